@@ -4,16 +4,15 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections import Counter
-from dataclasses import dataclass, replace
+from collections import Counter, defaultdict
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt, release_option
-from store_core.answers.message_reads import FoundRows, SharedScan, read_of
+from store_core.answers.message_reads import SharedScan, read_of
 from store_core.answers.plots import Bar, Bars, Plot, Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportColumn, ReportSchema, fact, moment, number, shared, table, text
 from store_core.answers.verdict import Verdict
@@ -35,64 +34,49 @@ from store_core.format.times import iso_time, table_time
 from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from store_core.format.release import Release
-    from store_core.snapshot.log import Log
     from store_core.snapshot.store import Store
     from store_core.snapshot.units import Queue
     from store_core.store.parts import Engine
 
 
-class QueuedRecord(NamedTuple):
-    """A record, and the place in a queue that it says it has."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int
-    physical_offset: int
-
-
-def absent_records(store: Store, records: Iterable[QueuedRecord]) -> set[int] | None:
+def absent_records(store: Store, records: Iterable[Mapping[str, Any]]) -> set[int] | None:
     """Return the physical offsets of records to which their queues do not lead; None if there are no queue files.
 
     What a crash or a running broker has not put into its queues yet is not absent: as long as the store is open, a
     queue that ends before a record proves nothing.
     """
     from store_core.files.store_lock import ABORT_FILE
-    from store_core.snapshot.queues import Queues
+    from store_core.snapshot.queues import QueueDoubtError, Queues
 
-    by_queue: dict[tuple[str, int], list[QueuedRecord]] = {}
-    for record in records:
-        by_queue.setdefault((record.topic, record.queue_id), []).append(record)
+    by_queue: defaultdict[tuple[str, int], dict[int, int]] = defaultdict(dict)  # queue -> physical offset -> its place
+    for row in records:
+        by_queue[row["topic"], row["queue_id"]][row["physical_offset"]] = row["queue_offset"]
     if not by_queue:
         return set()
     beside = Queues(store.root)
     queues = {queue.name: queue for queue in beside.each() if queue.files} if beside.database is None else {}
     if not queues:
         return None
-    is_open = store.is_live or (store.root / ABORT_FILE).exists()
-    return {
-        offset for queue, wanted in by_queue.items() for offset in _absent(queues.get(queue), wanted, is_open=is_open)
-    }
 
+    def is_absent(queue: Queue, physical_offset: int, queue_offset: int) -> bool:
+        try:
+            unit = queue.unit_at(queue_offset)
+        except QueueDoubtError:
+            return True
+        return unit is None or unit[0] != physical_offset
 
-def _absent(queue: Queue | None, wanted: list[QueuedRecord], *, is_open: bool) -> Iterable[int]:
-    if queue is None:
-        return [] if is_open else [record.physical_offset for record in wanted]
-    missing = [record.physical_offset for record in wanted if not _leads_to(queue, record)]
-    last = max(queue.last().starts.tolist(), default=0) if is_open else 2**63 - 1
-    return [offset for offset in missing if offset < last]
-
-
-def _leads_to(queue: Queue, record: QueuedRecord) -> bool:
-    from store_core.snapshot.queues import QueueDoubtError
-
-    try:
-        unit = queue.unit_at(record.queue_offset)
-    except QueueDoubtError:
-        return False
-    return unit is not None and unit[0] == record.physical_offset
+    is_open, absent = store.is_live or (store.root / ABORT_FILE).exists(), set[int]()
+    for name, places in by_queue.items():
+        queue = queues.get(name)
+        if queue is not None:
+            last = max(queue.last().starts.tolist(), default=0) if is_open else 2**63 - 1
+            absent |= {at for at, place in places.items() if at < last and is_absent(queue, at, place)}
+        elif not is_open:
+            absent |= places.keys()
+    return absent
 
 
 @dataclass(frozen=True)
@@ -140,7 +124,55 @@ class Transactions(Answer["TransactionsReport"]):
         found = engine.run(job)
         now = SystemClock().now_ms() if self.now is None else self.now
         log = store.asked_log.remaining()  # after the read: the halves of what was deleted are not missing
-        return _Judged(store, log, found, self, now, asked_next, (*job.notes, *notes)).report()
+        rows = {name: table.to_pylist() for name, table in found.tables.items()}
+        given_up = [row["unique_key"] for row in rows["given_up"]]
+        state = transactions_of(rows["halves"], rows["settled"], rows["operations"], given_up)
+        commits = [row for row in rows["settled"] if TransactionType.of(row["sys_flag"]) is TransactionType.COMMIT_TYPE]
+        absent = absent_records(store, commits)
+        damage = [
+            (row["physical_offset"], row["physical_offset"] + row["store_size"]) for row in found.damage.to_pylist()
+        ]
+        halves = [row["queue_offset"] for row in rows["halves"] if row["topic"] == HALF_TOPIC]
+        evidence = Evidence(
+            absent or (), asked_next, sorted([*log.missing, *damage]), log.begin, min(halves, default=None)
+        )
+        ended = [(evidence.end_of(each), each) for each in state.transactions]
+        facts = TransactionsFacts(
+            store=str(store.root),
+            now=iso_time(now),
+            begin=log.begin,
+            end=log.end,
+            half_messages=len(rows["halves"]),
+            transactions=len(ended),
+            **self._counts(ended, now),
+            lost_bytes=sum(end - begin for begin, end in evidence.lost),
+            are_queues_checked=absent is not None,
+            notes=(*job.notes, *state.notes, *notes),
+        )
+        return TransactionsReport.of(facts, {"groups": list(_groups(ended)), "transactions": self._rows(ended)})
+
+    def _counts(self, ended: Sequence[tuple[End, Transaction]], now: int) -> dict[str, Any]:
+        """Return the facts that count transactions."""
+        pending = [each.store_timestamp for end, each in ended if end is End.PENDING]
+        often = [each for end, each in ended if end in _UNSETTLED and each.checks >= self.most_checks]
+        return {
+            **Counter(end.value for end, _ in ended),
+            "old_pending": sum(time < now - 1000 * self.older_than for time in pending),
+            "checked_too_often": len(often),
+            "oldest_pending": iso_time(min(pending)) if pending else None,
+        }
+
+    def _rows(self, ended: Iterable[tuple[End, Transaction]]) -> list[dict[str, Any]]:
+        """Return the rows of the transactions, those that are findings first."""
+        kept = [(end, each) for end, each in ended if self.lists_all or end.is_finding or end is End.PENDING]
+        kept.sort(key=lambda pair: not pair[0].is_finding)
+        names = ("topic", "queue_id", "group", "unique_key", "checks", "half_offset", "half_queue_offset",
+                 "commit_offset", "op_offset")  # fmt: skip
+        return [
+            {"state": end.value, "store_timestamp": table_time(each.store_timestamp)}
+            | {name: getattr(each, name) for name in names}
+            for end, each in kept[: self.rows]
+        ]
 
 
 transactions = function_of(Transactions)
@@ -199,25 +231,24 @@ class Evidence(NamedTuple):
         at = bisect_left(self.lost, begin, key=lambda each: each[1])
         return at < len(self.lost) and self.lost[at][0] < end
 
-
-def end_of(found: Transaction, evidence: Evidence) -> End:
-    """Return how a transaction ended."""
-    match found.status:
-        case TransactionStatus.COMMITTED:
-            return End.COMMITTED_ABSENT if found.commit_offset in evidence.absent else End.COMMITTED
-        case TransactionStatus.ROLLED_BACK:
-            begin, end = found.half_offset or 0, found.op_offset or 0
-            return End.SETTLED if evidence.is_lost_between(begin, end) else End.ROLLED_BACK
-        case TransactionStatus.PENDING:
-            is_passed = found.half_queue_offset is not None and found.half_queue_offset < evidence.asked_next
-            return End.GIVEN_UP if is_passed else End.PENDING
-        case TransactionStatus.ORPHANED:
-            if found.commit_offset is None and found.op_offset is None:
-                return End.GIVEN_UP
-            if found.half_offset is not None:
-                return End.HALF_DELETED if found.half_offset < evidence.log_begin else End.HALF_MISSING
-            is_first = evidence.first_half is None or (found.half_queue_offset or 0) < evidence.first_half
-            return End.HALF_DELETED if evidence.log_begin and is_first else End.HALF_MISSING
+    def end_of(self, found: Transaction) -> End:
+        """Return how a transaction ended."""
+        match found.status:
+            case TransactionStatus.COMMITTED:
+                return End.COMMITTED_ABSENT if found.commit_offset in self.absent else End.COMMITTED
+            case TransactionStatus.ROLLED_BACK:
+                begin, end = found.half_offset or 0, found.op_offset or 0
+                return End.SETTLED if self.is_lost_between(begin, end) else End.ROLLED_BACK
+            case TransactionStatus.PENDING:
+                is_passed = found.half_queue_offset is not None and found.half_queue_offset < self.asked_next
+                return End.GIVEN_UP if is_passed else End.PENDING
+            case TransactionStatus.ORPHANED:
+                if found.commit_offset is None and found.op_offset is None:
+                    return End.GIVEN_UP
+                if found.half_offset is not None:
+                    return End.HALF_DELETED if found.half_offset < self.log_begin else End.HALF_MISSING
+                is_first = self.first_half is None or (found.half_queue_offset or 0) < self.first_half
+                return End.HALF_DELETED if self.log_begin and is_first else End.HALF_MISSING
 
 
 def _asked_next(store: Store) -> tuple[int, tuple[str, ...]]:
@@ -230,80 +261,6 @@ def _asked_next(store: Store) -> tuple[int, tuple[str, ...]]:
     found_offsets, notes = store.config.known(CONSUMER_OFFSETS, "what groups have consumed")
     offsets = None if found_offsets is None else found_offsets.by_group
     return (offsets or {}).get((HALF_TOPIC, BROKER_GROUP), {}).get(0, 0), notes
-
-
-@dataclass(frozen=True)
-class _Judged:
-    """The rows that were found, and what they say."""
-
-    store: Store
-    log: Log
-    found: FoundRows
-    options: Transactions
-    at: int
-    asked_next: int
-    notes: tuple[str, ...]
-
-    def report(self) -> TransactionsReport:
-        """Make the report."""
-        rows = {name: table.to_pylist() for name, table in self.found.tables.items()}
-        given_up = [row["unique_key"] for row in rows["given_up"]]
-        state = transactions_of(rows["halves"], rows["settled"], rows["operations"], given_up)
-        absent = self._absent(rows["settled"])
-        evidence = self._evidence(absent or ())
-        ended = [(end_of(each, evidence), each) for each in state.transactions]
-        facts = self._facts(ended, evidence, (*self.notes, *state.notes))
-        facts = replace(facts, are_queues_checked=absent is not None)
-        return TransactionsReport.of(facts, {"groups": list(_groups(ended)), "transactions": self._rows(ended)})
-
-    def _absent(self, settled: Iterable[dict[str, Any]]) -> set[int] | None:
-        """Return the commits to which no queue leads."""
-        names = QueuedRecord._fields
-        commits = [row for row in settled if TransactionType.of(row["sys_flag"]) is TransactionType.COMMIT_TYPE]
-        return absent_records(self.store, [QueuedRecord(*(row[name] for name in names)) for row in commits])
-
-    def _evidence(self, absent: Collection[int]) -> Evidence:
-        halves = self.found.tables["halves"]
-        queued = halves.filter(pc.equal(halves["topic"], HALF_TOPIC))["queue_offset"]
-        begins, sizes = (column.to_pylist() for column in self.found.damage.columns)
-        damage = [(begin, begin + size) for begin, size in zip(begins, sizes, strict=True)]
-        return Evidence(
-            absent, self.asked_next, sorted([*self.log.missing, *damage]), self.log.begin, pc.min(queued).as_py()
-        )
-
-    def _facts(
-        self, ended: Sequence[tuple[End, Transaction]], evidence: Evidence, notes: tuple[str, ...]
-    ) -> TransactionsFacts:
-        counts: dict[str, Any] = Counter(end.value for end, _ in ended)
-        pending = [each.store_timestamp for end, each in ended if end is End.PENDING]
-        too_old = self.at - 1000 * self.options.older_than
-        often = [each for end, each in ended if end in _UNSETTLED and each.checks >= self.options.most_checks]
-        return TransactionsFacts(
-            store=str(self.store.root),
-            now=iso_time(self.at),
-            begin=self.log.begin,
-            end=self.log.end,
-            half_messages=self.found.tables["halves"].num_rows,
-            transactions=len(ended),
-            **counts,
-            old_pending=sum(time < too_old for time in pending),
-            checked_too_often=len(often),
-            oldest_pending=iso_time(min(pending)) if pending else None,
-            lost_bytes=sum(end - begin for begin, end in evidence.lost),
-            notes=notes,
-        )
-
-    def _rows(self, ended: Iterable[tuple[End, Transaction]]) -> list[dict[str, Any]]:
-        """Return the rows of the transactions, those that are findings first."""
-        kept = [(end, each) for end, each in ended if self.options.lists_all or end.is_finding or end is End.PENDING]
-        kept.sort(key=lambda pair: not pair[0].is_finding)
-        names = ("topic", "queue_id", "group", "unique_key", "checks", "half_offset", "half_queue_offset",
-                 "commit_offset", "op_offset")  # fmt: skip
-        return [
-            {"state": end.value, "store_timestamp": table_time(each.store_timestamp)}
-            | {name: getattr(each, name) for name in names}
-            for end, each in kept[: self.options.rows]
-        ]
 
 
 _UNSETTLED: Final = frozenset({End.PENDING, End.GIVEN_UP})
