@@ -18,10 +18,8 @@ from store_core.answers.shown_text import clear_line, escape_json
 from store_core.command.arguments import (
     NearChoice,
     examples,
-    with_config,
-    with_log,
+    with_places,
     with_replayed_options,
-    with_storage,
 )
 from store_core.command.console import (
     Console,
@@ -104,7 +102,7 @@ def command_of(answer: type[Answer[Any]]) -> click.Command:
     def run(
         store: Store,
         output: ReportOutput,
-        config: str | None = None,
+        config: str | None,
         json_file: Path | None = None,
         **given: Any,  # noqa: ANN401 -- the options' own
     ) -> ExitCode:
@@ -129,7 +127,7 @@ def command_of(answer: type[Answer[Any]]) -> click.Command:
     in_zone = [option for option in options if option.name == "time_zone"]  # of the report's times, too
     for option in in_zone:
         run = _parameter(option)(run)
-    command = _with_store(answer)(with_report(run))
+    command = with_places(answer.CONFIG_WORDS, takes_url=not answer.IS_LOCAL)(with_report(run))
     if answer.HAS_PARTS or answer.HAS_SPARK:
         command = with_processes(command) if answer.HAS_PARTS else with_spark(command)
     of_others = {Kind.FROM_CONFIG, Kind.READ}
@@ -142,13 +140,6 @@ def command_of(answer: type[Answer[Any]]) -> click.Command:
     metavar = f"{answer.STORE}..." if answer.TAKES_SEVERAL else answer.STORE
     command = click.argument("store", metavar=metavar, **several)(command)
     return click.command(answer.NAME, help=inspect.getdoc(answer), epilog=examples(*answer.EXAMPLES))(command)
-
-
-def _with_store(answer: type[Answer[Any]]) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
-    """Return what gives a command the options that say where its store is."""
-    if answer.CONFIG_WORDS:
-        return with_config(answer.CONFIG_WORDS, takes_url=not answer.IS_LOCAL)
-    return with_log if answer.IS_LOCAL else with_storage
 
 
 def _parameter(option: Option) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import re
-from functools import partial, wraps
+from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -13,7 +13,6 @@ import click
 from store_core.answers.shown_text import BytesStyle
 from store_core.command.console import Console, say, shown_zone, warnings_shown
 from store_core.command.exit_code import ExitCode
-from store_core.format.release import DEFAULT_RELEASE, RELEASES, release_hint
 from store_core.format.words import did_you_mean, hint_of
 from store_core.store.read.option_table import READ_OPTIONS, Option
 from store_core.views.view_names import ALWAYS, VIEW_PLANS
@@ -46,15 +45,6 @@ class NearChoice(click.Choice[str]):
         return text if text.endswith("?") else f"{text}."
 
 
-with_release: Final = click.option(
-    "--release",
-    type=NearChoice(RELEASES, release_hint),
-    default=DEFAULT_RELEASE,
-    help=f"RocketMQ that serves the store.  [default: {DEFAULT_RELEASE}]",
-)
-"""Gives a command the option that says by whose rules a store is read; it gets the argument `release`."""
-
-
 _AS_IT_IS: Final = "\b"
 """Tells click not to fill the paragraph."""
 
@@ -64,7 +54,7 @@ def examples(*lines: str) -> str:
     return "\n".join([_AS_IT_IS, "Examples:", *(f"  {line}" for line in lines)])
 
 
-_STORES: Final = ("store", "a", "b")
+_STORES: Final = ("store", "b")
 """Arguments that are stores."""
 
 _HELP: Final = "Settings of the object store or file system, if STORE is a URL, such as region=eu-west-1."
@@ -72,59 +62,47 @@ _CONFIG_HELP: Final = "The broker's configuration, which says where the log is (
 LOG_HELP: Final = "The log that is meant, if STORE has one and --config names another; commas separate directories."
 
 
-def with_storage(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """Give a command the options for the place of its store, which is in the path that it gets."""
-    return _with_places(command, f"{_CONFIG_HELP}.", passes_config=False)
+def with_places(words: str, *, takes_url: bool) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
+    """Give a command the options for the place of its store, which is in the path that it gets.
 
+    It also gets the file of the configuration.
 
-def with_config(what: str, *, takes_url: bool = True) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
-    """As `with_storage`, for a command that also needs other settings of the configuration, and gets its file."""
-    return partial(_with_places, help_of_config=f"{_CONFIG_HELP}, and {what}.", passes_config=True, takes_url=takes_url)
+    * `words`: What else of that counts; empty if nothing does.
+    * `takes_url`: Whether the store can be in another storage.
+    """
 
+    def decorate(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
+        @wraps(command)
+        def run(*, storage: str | None = None, store_path_commit_log: str | None, **given: Any) -> ExitCode:  # noqa: ANN401 -- the command's own
+            from store_core.files.store_path import given_paths, notes_of
+            from store_core.snapshot.store import store_at, stores_of
 
-def with_log(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
-    """As `with_storage`, for a command whose store has to be on this machine."""
-    return _with_places(command, f"{_CONFIG_HELP}.", passes_config=False, takes_url=False)
+            config = given["config"]
+            found: list[StorePaths] = []
+            with warnings_shown():
+                for name in [name for name in _STORES if name in given]:
+                    if isinstance(given[name], tuple):
+                        paths = given[name] if len(given[name]) > 1 else given[name][0]
+                        stores = stores_of(
+                            paths, storage=storage, config=config, store_path_commit_log=store_path_commit_log
+                        )
+                        given[name] = stores if len(stores) > 1 else stores[0].paths
+                        found += [store.paths for store in stores]
+                    else:
+                        given[name] = store_at(given[name], storage, config, store_path_commit_log)
+                        found.append(given[name])
+            for note in dict.fromkeys(note for each in found for path in given_paths(each) for note in notes_of(path)):
+                say(f"warning: {note}")
+            return command(**given)
 
+        click.option("--store-path-commit-log", metavar="PATH", help=LOG_HELP)(run)
+        of_config = f"{_CONFIG_HELP}, and {words}." if words else f"{_CONFIG_HELP}."
+        click.option("--config", metavar="FILE", help=of_config)(run)
+        if takes_url:
+            click.option("--storage", metavar="NAME=VALUE,...", multiple=True, callback=joined, help=_HELP)(run)
+        return run
 
-def _with_places(
-    command: Callable[..., ExitCode], help_of_config: str, *, passes_config: bool, takes_url: bool = True
-) -> Callable[..., ExitCode]:
-    @wraps(command)
-    def run(
-        *,
-        storage: str | None = None,
-        config: str | None,
-        store_path_commit_log: str | None,
-        **given: Any,  # noqa: ANN401 -- the command's own
-    ) -> ExitCode:
-        from store_core.files.store_path import given_paths, notes_of
-        from store_core.snapshot.store import store_at, stores_of
-
-        several = [name for name in _STORES if isinstance(given.get(name), tuple)]
-        found: list[StorePaths] = []
-        with warnings_shown():
-            for name in [name for name in _STORES if name in given]:
-                path = given[name][0] if isinstance(given[name], tuple) and len(given[name]) == 1 else given[name]
-                if name in several:
-                    stores = stores_of(
-                        path, storage=storage, config=config, store_path_commit_log=store_path_commit_log
-                    )
-                    given[name] = stores if len(stores) > 1 else stores[0].paths
-                    found += [store.paths for store in stores]
-                else:
-                    given[name] = store_at(path, storage, config, store_path_commit_log)
-                    found.append(given[name])
-        notes = (note for paths in found for path in given_paths(paths) for note in notes_of(path))
-        for note in dict.fromkeys(notes):
-            say(f"warning: {note}")
-        return command(**given, **({"config": config} if passes_config else {}))
-
-    click.option("--store-path-commit-log", metavar="PATH", help=LOG_HELP)(run)
-    click.option("--config", metavar="FILE", help=help_of_config)(run)
-    if takes_url:
-        click.option("--storage", metavar="NAME=VALUE,...", multiple=True, callback=joined, help=_HELP)(run)
-    return run
+    return decorate
 
 
 def joined(_context: click.Context, _option: click.Parameter, settings: tuple[str, ...]) -> str | None:

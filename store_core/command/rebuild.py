@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.command.arguments import LOG_HELP, NearChoice, examples, with_release
+from store_core.command.arguments import LOG_HELP, NearChoice, examples
 from store_core.command.console import Console, connector, is_on_spark, shown_engine, with_processes
 from store_core.command.exit_code import ExitCode
 from store_core.command.new_file import STANDARD_OUTPUT, check_report, stream_for_text, write_json
 from store_core.errors import InvalidOptionError
+from store_core.format.release import DEFAULT_RELEASE, RELEASES, release_hint
 
 if TYPE_CHECKING:
     from store_core.store.rebuild.options import RebuildOptions
@@ -86,7 +87,12 @@ _NUMBER: Final = click.IntRange(0, 2**63 - 1)
     metavar="N",
     help="Rebuild from this physical offset on; units and entries of earlier records are kept.",
 )
-@with_release
+@click.option(
+    "--release",
+    type=NearChoice(RELEASES, release_hint),
+    default=DEFAULT_RELEASE,
+    help=f"RocketMQ that serves the store.  [default: {DEFAULT_RELEASE}]",
+)
 @click.option(
     "--config",
     metavar="FILE",
