@@ -1,12 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A segment that is written here, and closed when its last user releases it."""
+"""A segment that is written here."""
 
 from __future__ import annotations
 
 import logging
 import mmap
 from collections import deque
-from contextlib import contextmanager
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, Final, Self
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.files.segment_source import WalkedBytes
 
@@ -112,10 +110,6 @@ class TransientStorePool:
             self._free.clear()
 
 
-_FORCED: Final = -1000
-"""Java's mark of a resource taken away from its users: the count stays below this, whatever they release."""
-
-
 class MappedFile:
     """A segment of fixed size that fills from its start (RocketMQ: ``MappedFile``, 5.x: ``DefaultMappedFile``).
 
@@ -127,20 +121,16 @@ class MappedFile:
     One thread appends at a time (the put lock of the commit log); flushing, committing and reading may run
     concurrently. `SegmentFile` describes what happens to the bytes when the disk is full or failing.
 
-    It counts its users, beginning with its owner; after `shutdown` it accepts no new ones, and closes when the last has
-    gone. A user that never releases it (a hung file, in RocketMQ's words) is overruled by a later `shutdown` when
-    enough time has passed since the first (RocketMQ: ``ReferenceResource``).
-
     * `file_size`: Bytes.
     * `file_from_offset`: Offset of the first byte in the log: the file's name.
     * `store_timestamp`: Store time of the last record appended since the file was opened, ms; 0 if none.
     * `first_create_in_queue`: Whether it was created for a queue that had no file.
     * `write_error`: Why the last failed append or commit failed.
+    * `is_available`: Whether it was not destroyed. (RocketMQ counts the users of a file, ``ReferenceResource``, as it
+      must not unmap what they read; views of this one stay valid.)
     """
 
-    def __init__(
-        self, path: Path, file_size: int, file_system: FileSystem, clock: Clock, *, writable: bool = True
-    ) -> None:
+    def __init__(self, path: Path, file_size: int, file_system: FileSystem, *, writable: bool = True) -> None:
         self.path = path
         self.file_size = file_size
         self.file_from_offset = offset_of(path)
@@ -148,12 +138,8 @@ class MappedFile:
         self.store_timestamp = 0
         self.first_create_in_queue = False
         self.write_error: OSError | None = None
+        self.is_available = True
         self._file_system = file_system
-        self._clock = clock
-        self._references = 1
-        self._first_shutdown: float | None = None
-        self._cleanup_over = False
-        self._reference_lock = RLock()
         self._file = SegmentFile(path, file_size, file_system, writable=writable)
         self._pool: TransientStorePool | None = None
         self._write_buffer: memoryview | None = None
@@ -162,12 +148,11 @@ class MappedFile:
         self._flush_lock = RLock()
 
     @classmethod
-    def create(  # noqa: PLR0913 -- what it is, and the three services it uses
+    def create(
         cls,
         path: Path,
         file_size: int,
         file_system: FileSystem,
-        clock: Clock,
         pool: TransientStorePool | None = None,
         *,
         reserve: bool = False,
@@ -176,7 +161,7 @@ class MappedFile:
 
         With a `pool`, appends go into one of its buffers; if none is left, the file does without.
         """
-        created = cls(path, file_size, file_system, clock)
+        created = cls(path, file_size, file_system)
         created._file.create(reserve=reserve)
         if pool is not None:
             created._pool = pool
@@ -298,12 +283,12 @@ class MappedFile:
         Without a write buffer there is nothing to commit, and the wrote position is returned. When the last byte of the
         file is committed the buffer goes back to the pool (RocketMQ: ``MappedFile.commit``).
         """
-        with self.held() as held, self._commit_lock:
+        with self._commit_lock:
             buffer = self._write_buffer
             if buffer is None:
                 return self.wrote_position
             start, stop = self.committed_position, self.wrote_position
-            if held and self._is_enough(stop, start, least_pages):
+            if self._is_enough(stop, start, least_pages):
                 for part, seal in commit_steps(buffer[start:stop], start):
                     self._write(buffer[start + part.start : start + part.stop], start + part.start, seal)
                     self.committed_position = start + part.stop
@@ -320,10 +305,10 @@ class MappedFile:
         * `least_pages`: How many 4 KiB page borders must lie between the flushed and the read position; 0: any new byte
           is enough. A full file is always flushed.
         """
-        with self.held() as held, self._flush_lock:
+        with self._flush_lock:
             position = self.read_position
             if self._is_enough(position, self.flushed_position, least_pages):
-                if held:
+                if self.is_available:
                     self._file.sync()
                 self.flushed_position = position
             return self.flushed_position
@@ -390,69 +375,12 @@ class MappedFile:
         opened = self.open_bytes()
         return SegmentView(opened, self.read_position, self.file_from_offset, opened.next_data)
 
-    @property
-    def is_available(self) -> bool:
-        """Whether new users are accepted."""
-        return self._first_shutdown is None
-
-    @property
-    def reference_count(self) -> int:
-        """Number of users, the owner included; below zero after they were overruled."""
-        return self._references
-
-    @property
-    def is_cleanup_over(self) -> bool:
-        """Whether it was shut down, has no users left, and was cleaned up."""
-        return self._references <= 0 and self._cleanup_over
-
-    def hold(self) -> bool:
-        """Become a user; False after a shutdown. Each success needs a `release`."""
-        with self._reference_lock:
-            if not self.is_available or self._references <= 0:
-                return False
-            self._references += 1
-            return True
-
-    def release(self) -> None:
-        """Stop being a user."""
-        with self._reference_lock:
-            self._references -= 1
-            if self._references <= 0 and not self._cleanup_over:
-                self.close()
-                self._cleanup_over = True
-
-    @contextmanager
-    def held(self) -> Iterator[bool]:
-        """Be a user for the duration of a block; the block gets False if that was refused."""
-        held = self.hold()
-        try:
-            yield held
-        finally:
-            if held:
-                self.release()
-
-    def shutdown(self, forcibly_after: float) -> None:
-        """Accept no more users; if some remain `forcibly_after` seconds after the first call, clean up regardless."""
-        with self._reference_lock:
-            now = self._clock.monotonic()
-            if self._first_shutdown is None:
-                self._first_shutdown = now
-                self.release()
-            elif self._references > 0 and now - self._first_shutdown >= forcibly_after:
-                self._references = _FORCED - self._references
-                self.release()
-
-    def destroy(self, forcibly_after: float = 1.0) -> bool:
-        """Accept no more readers, and delete the file once the last has released it; False if any still hold it.
-
-        A later call deletes it regardless when `forcibly_after` seconds have passed since the first.
-        """
-        self.shutdown(forcibly_after)
-        if not self.is_cleanup_over:
-            _LOG.warning("%s is in use (%d) and can't be deleted yet", self.path, self.reference_count)
-            return False
-        self._file.remove()
-        return True
+    def destroy(self) -> None:
+        """Delete the file, whoever reads it: views of it stay valid. If that fails, a later call tries again."""
+        with self._commit_lock, self._flush_lock:
+            self.is_available = False
+            self.close()
+            self._file.remove()
 
     def close(self) -> None:
         """Release descriptor, mapping and buffer; views stay valid, and the file stays on disk.

@@ -56,7 +56,6 @@ class MappedFileQueue:
         paths: SegmentPaths,
         file_size: int,
         file_system: FileSystem,
-        clock: Clock,
         allocate: AllocateMappedFileService | None = None,
         *,
         max_open: int | None = None,
@@ -70,7 +69,6 @@ class MappedFileQueue:
         self.store_timestamp = 0
         self.create_error: OSError | None = None
         self._file_system = file_system
-        self._clock = clock
         self._allocate = allocate
         self._open_files = None if max_open is None else OpenFiles(max_open)
         self.writable = writable
@@ -102,7 +100,7 @@ class MappedFileQueue:
         return listing.notes
 
     def _opened(self, path: Path) -> MappedFile:
-        mapped_file = MappedFile(path, self.file_size, self._file_system, self._clock, writable=self.writable)
+        mapped_file = MappedFile(path, self.file_size, self._file_system, writable=self.writable)
         mapped_file.set_position(self.file_size)
         return self._limited(mapped_file)
 
@@ -156,7 +154,7 @@ class MappedFileQueue:
             if self._allocate is not None:
                 created = self._allocate.put_request_and_return_mapped_file(path, next_path, self.file_size)
             else:
-                created = MappedFile.create(path, self.file_size, self._file_system, self._clock)
+                created = MappedFile.create(path, self.file_size, self._file_system)
         except OSError as error:
             self._note_failure(offset, error)
             return None
@@ -289,19 +287,12 @@ class MappedFileQueue:
         """Delete the newest file, if any."""
         self._delete(self._files[-1:])
 
-    def retry_delete_first_file(self, forcibly_after: float) -> bool:
-        """Retry deleting the oldest file, if an earlier deletion is pending (RocketMQ: ``retryDeleteFirstFile``).
-
-        * `forcibly_after`: Seconds after the first attempt from which readers that hold the file are overruled
-          (``destroyMapedFileIntervalForcibly``, 120 s).
-
-        Returns: Whether it was deleted.
-        """
+    def retry_delete_first_file(self) -> None:
+        """Delete the oldest file if the system refused that before (RocketMQ: ``retryDeleteFirstFile``)."""
         first = self.first_mapped_file
-        if first is None or first.is_available or not first.destroy(forcibly_after):
-            return False
-        self.forget([first])
-        return True
+        if first is not None and not first.is_available:
+            first.destroy()
+            self.forget([first])
 
     def forget(self, files: Iterable[MappedFile]) -> None:
         """Remove deleted files from the queue (RocketMQ: ``deleteExpiredFile``)."""
@@ -312,10 +303,10 @@ class MappedFileQueue:
     def _delete(self, files: Sequence[MappedFile]) -> None:
         """Delete files, the last first, even if readers hold them: views of them stay valid."""
         for file in reversed(files):
-            if not self.writable:
+            if self.writable:
+                file.destroy()
+            else:
                 file.close()
-            elif not file.destroy(0):
-                file.destroy(0)
             self.forget([file])
 
     def close(self) -> None:
@@ -438,7 +429,7 @@ class AllocateMappedFileService(ServiceThread):
         reserve = self._reserve_from_size is not None and request.file_size >= self._reserve_from_size
         try:
             request.mapped_file = MappedFile.create(
-                request.path, request.file_size, self._file_system, self._clock, self._pool, reserve=reserve
+                request.path, request.file_size, self._file_system, self._pool, reserve=reserve
             )
         except OSError as error:
             request.error = error

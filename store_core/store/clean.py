@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.format.release_rules import ReleaseRules
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
@@ -180,8 +179,6 @@ class ExpiryRule:
     reserved_ms: int  # age, since the last change of the file, from which it may be deleted (``fileReservedTime``)
     pause: float
     """Seconds between two deletions, so that the disk has time for other work (``deleteCommitLogFilesInterval``)."""
-    forcibly_after: float
-    """Seconds after which readers that hold a file are overruled (``destroyMapedFileIntervalForcibly``)."""
     batch_max: int  # most files deleted in one round (``deleteFileBatchMax``; ten in 4.x)
 
     def may_delete(self, last_modified_ms: int, now_ms: int, *, at_once: bool) -> bool:
@@ -194,8 +191,8 @@ def delete_expired_file_by_time(
 ) -> int:
     """Delete a queue's oldest files and return how many (RocketMQ: ``MappedFileQueue.deleteExpiredFileByTime``).
 
-    From the oldest on, each file that is old enough is deleted; the first that is not, or that readers hold, ends the
-    round, so that the queue never gets a hole. The last file stays, however old.
+    From the oldest on, each file that is old enough is deleted; the first that is not ends the round, so that the queue
+    never gets a hole. The last file stays, however old.
 
     Age is by the **modification time of the file**, not by store times in it: a store copied without its times looks
     new, and one unpacked with old times loses its log at the next hour of ``deleteWhen``.
@@ -206,25 +203,18 @@ def delete_expired_file_by_time(
     candidates = queue.mapped_files[:-1]
     deleted = 0
     for position, file in enumerate(candidates):
-        if not rule.may_delete(file.last_modified_ms, clock.now_ms(), at_once=clean_at_once):
+        changed = file.last_modified_ms
+        if not rule.may_delete(changed, clock.now_ms(), at_once=clean_at_once):
             break
-        if not _delete(queue, file, rule.forcibly_after):
-            break
+        file.destroy()
+        queue.forget([file])  # at once, and not at the end of the round as in RocketMQ
+        _LOG.info("deleted %s, last changed at %d ms", file.path, changed)
         deleted += 1
         if deleted >= rule.batch_max:
             break
         if rule.pause > 0 and position + 1 < len(candidates):
             clock.sleep(rule.pause)
     return deleted
-
-
-def _delete(queue: MappedFileQueue, file: MappedFile, forcibly_after: float) -> bool:
-    """Delete one file; unlike in RocketMQ it leaves the queue at once, not at the end of the round."""
-    if not file.destroy(forcibly_after):
-        return False
-    queue.forget([file])
-    _LOG.info("deleted %s, last changed at %d ms", file.path, file.last_modified_ms)
-    return True
 
 
 def parse_delete_when(text: str, name: str = "MessageStoreConfig.delete_when") -> frozenset[int]:
@@ -256,7 +246,6 @@ def expiry_rule(config: MessageStoreConfig) -> ExpiryRule:
     return ExpiryRule(
         config.file_reserved_time * _HOUR_MS,
         config.delete_commit_log_files_interval / _MS,
-        config.destroy_maped_file_interval_forcibly / _MS,
         config.delete_file_batch_max if config.features.has_delete_file_batch_max else _BATCH_MAX_4,
     )
 
@@ -299,9 +288,9 @@ class CleanCommitLogService(CleanService):
         self._manual_rounds = MAX_MANUAL_DELETE_FILE_TIMES
 
     def run_once(self) -> None:
-        """Do one round: delete expired files, then retry files that readers held last time."""
+        """Do one round: delete expired files, then retry one that could not be deleted before."""
         self.delete_expired_files()
-        self._retry_hung_file()
+        self._retry_first_file()
 
     def delete_expired_files(self) -> int:
         """Delete expired files if there is a reason to, and return their number."""
@@ -332,19 +321,19 @@ class CleanCommitLogService(CleanService):
         elif not verdict.is_full and self._flags.clear(RunningFlag.DISK_FULL):
             _LOG.info("the disks have room again: the store takes messages")
 
-    def _retry_hung_file(self) -> None:
-        """Retry deleting the first file if readers hold it, every ``redeleteHangedFileInterval``."""
+    def _retry_first_file(self) -> None:
+        """Retry deleting the first file if that failed before, every ``redeleteHangedFileInterval``."""
         now = self._clock.monotonic()
         interval = self._config.redelete_hanged_file_interval / _MS
         if self._last_retry is None or now - self._last_retry > interval:
             self._last_retry = now
-            self._queue.retry_delete_first_file(self._rule.forcibly_after)
+            self._queue.retry_delete_first_file()
 
 
 def needs_correction(queue: BatchConsumeQueue, min_physical_offset: int, *, is_deep: bool) -> bool:
     """Return whether a queue begins before the log does (RocketMQ 5.x: ``CorrectLogicOffsetService.needCorrect``).
 
-    That is so if the deletion of its first file is stuck, or if all its units point below the log's start although it
+    That is so if the deletion of its first file failed, or if all its units point below the log's start although it
     is not marked empty. A deep check also examines its first unit.
 
     * `min_physical_offset`: Where the commit log starts; -1 if there is no file.

@@ -187,7 +187,6 @@ class MessageStoreConfig:
     delete_commit_log_files_interval: int = 100
     delete_consume_queue_files_interval: int = 100
     delete_file_batch_max: int = 10
-    destroy_maped_file_interval_forcibly: int = 120_000
     redelete_hanged_file_interval: int = 120_000
     disk_max_used_space_ratio: int = 75
     disk_space_warning_level_ratio: int = 90

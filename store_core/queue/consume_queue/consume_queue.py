@@ -107,14 +107,13 @@ class PutUnits:
 
 
 _LONG: Final = 8
-_SECONDS_TO_LET_GO: Final = 60.0
 
 
 def delete_expired_files(queue: MappedFileQueue, min_physical_offset: int, unit_size: int) -> int:
     """Delete the oldest files of a queue of units while their last unit points below the log's start.
 
-    The last file is never deleted. Deletion stops at a file that has to stay: one that readers use, less than a minute
-    after the first try, or one that was never filled (RocketMQ: ``MappedFileQueue.deleteExpiredFileByOffset``).
+    The last file is never deleted. Deletion stops at a file that has to stay, such as one that was never filled
+    (RocketMQ: ``MappedFileQueue.deleteExpiredFileByOffset``).
 
     * `min_physical_offset`: Where the commit log starts.
     * `unit_size`: Bytes per unit; its first eight are a physical offset.
@@ -125,11 +124,12 @@ def delete_expired_files(queue: MappedFileQueue, min_physical_offset: int, unit_
     for file in queue.mapped_files[:-1] if queue.writable else ():
         last_unit = file.select(file.file_size - unit_size)
         if last_unit is None:
-            is_expired = not file.is_available  # its deletion was begun and is pending: try again
+            is_expired = not file.is_available  # its deletion failed: try again
         else:
             is_expired = int.from_bytes(last_unit[:_LONG], "big", signed=True) < min_physical_offset
-        if not is_expired or not file.destroy(_SECONDS_TO_LET_GO):
+        if not is_expired:
             break
+        file.destroy()
         queue.forget([file])
         count += 1
     return count
@@ -166,7 +166,7 @@ class QueueServices:
     def files_of(self, directory: Path, file_size: int) -> MappedFileQueue:
         """Return the files of a queue."""
         paths = SegmentPaths((directory,))
-        return MappedFileQueue(paths, file_size, self.file_system, self.clock, writable=self.writable)
+        return MappedFileQueue(paths, file_size, self.file_system, writable=self.writable)
 
 
 _LOG: Final = logging.getLogger("store_core")

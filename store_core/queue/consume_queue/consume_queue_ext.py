@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.queue.queue_path import QueueRules
@@ -138,11 +137,9 @@ class ConsumeQueueExt:
     * `rules`: `ext_file_size` and `release`.
     """
 
-    def __init__(
-        self, directory: Path, rules: QueueRules, file_system: FileSystem, clock: Clock, *, writable: bool = True
-    ) -> None:
+    def __init__(self, directory: Path, rules: QueueRules, file_system: FileSystem, *, writable: bool = True) -> None:
         self.mapped_file_queue = MappedFileQueue(
-            SegmentPaths((directory,)), rules.ext_file_size, file_system, clock, writable=writable
+            SegmentPaths((directory,)), rules.ext_file_size, file_system, writable=writable
         )
         self._release = rules.release
         self._file_size = rules.ext_file_size
@@ -271,7 +268,8 @@ class ConsumeQueueExt:
             return
         offset = offset_of_address(address)
         for file in self.mapped_file_queue.mapped_files:
-            if file.end_offset < offset and file.destroy():
+            if file.end_offset < offset:
+                file.destroy()
                 self.mapped_file_queue.forget([file])
 
     def truncate_by_max_address(self, address: int) -> None:

@@ -196,7 +196,7 @@ class CommitLog:
         size = config.mapped_file_size_commit_log
         self.config = config
         self._features = config.features
-        self.mapped_file_queue = MappedFileQueue(paths, size, file_system, clock, allocate, max_open=MAX_OPEN_SEGMENTS)
+        self.mapped_file_queue = MappedFileQueue(paths, size, file_system, allocate, max_open=MAX_OPEN_SEGMENTS)
         self.queue_offsets = QueueOffsets()
         self.running_flags = RunningFlags()
         self.stats = StoreStats()

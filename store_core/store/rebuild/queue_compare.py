@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 import numpy as np
 
 from store_core.errors import SegmentLayoutError
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS, ConsumeQueueExt
 from store_core.queue.queue_path import CONSUME_QUEUE_EXT, QueueRules, is_light, queue_path
@@ -108,7 +107,7 @@ class StoredQueues:
     def _expanded(self, side: Side, topic: str, queue_id: int) -> Side:
         """Take values that are in an extension from there, as their addresses may differ."""
         directory = queue_path(self._root / CONSUME_QUEUE_EXT, topic, queue_id)
-        ext = ConsumeQueueExt(directory, self._rules, self._file_system, SystemClock(), writable=False)
+        ext = ConsumeQueueExt(directory, self._rules, self._file_system, writable=False)
         try:
             ext.load()
             ext.recover()

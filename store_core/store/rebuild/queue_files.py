@@ -342,7 +342,7 @@ class SimpleQueueWriter(QueueWriter):
         self._ext: ConsumeQueueExt | None = None
         if rules.queue_rules.is_ext_enabled and place.root is not None:
             directory = queue_path(place.root / CONSUME_QUEUE_EXT, *name)
-            self._ext = ConsumeQueueExt(directory, rules.queue_rules, place.file_system, SystemClock())
+            self._ext = ConsumeQueueExt(directory, rules.queue_rules, place.file_system)
         size = units_per_file(rules.queue_rules.consume_queue_file_size) * CQ_STORE_UNIT_SIZE
         super().__init__(name, rules, place, size)
         self._limit = index_limit(rules.queue_rules)

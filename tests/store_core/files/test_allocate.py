@@ -184,7 +184,7 @@ def test_a_thread_makes_files_while_appends_go_on(tmp_path: Path, disk: FaultyFi
     service = AllocateMappedFileService(disk, clock)
     threads_before = set(threading.enumerate())
     service.start()
-    queue = MappedFileQueue(SegmentPaths((tmp_path,)), SIZE, disk, clock, service)
+    queue = MappedFileQueue(SegmentPaths((tmp_path,)), SIZE, disk, service)
     try:
         for _ in range(20):
             file = queue.get_last_mapped_file()

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 SIZE = 1024
 HOUR_MS = 3_600_000
-RULE = ExpiryRule(72 * HOUR_MS, 0.1, 120.0, 10)
+RULE = ExpiryRule(72 * HOUR_MS, 0.1, 10)
 
 
 @pytest.fixture
 def queue(tmp_path: Path, disk: FaultyFileSystem, clock: FakeClock) -> MappedFileQueue:
     """Five full files and a begun one, changed 6, 5, ... 1 hours ago."""
-    made = MappedFileQueue(SegmentPaths((tmp_path,)), SIZE, disk, clock)
+    made = MappedFileQueue(SegmentPaths((tmp_path,)), SIZE, disk)
     for index in range(6):
         file = made.get_last_mapped_file()
         assert file is not None
@@ -92,24 +92,6 @@ def test_there_is_a_pause_between_two_deletions(queue: MappedFileQueue, clock: F
     delete_expired_file_by_time(queue, rule(0), clock)
 
     assert [0.1] * 4 == clock.slept
-
-
-def test_a_file_that_readers_hold_ends_the_round(queue: MappedFileQueue, clock: FakeClock) -> None:
-    queue.mapped_files[1].hold()
-    deleted = delete_expired_file_by_time(queue, rule(0), clock)
-
-    assert (1, [1, 2, 3, 4, 5]) == (deleted, on_disk(queue))
-    assert not queue.mapped_files[0].is_available
-
-
-def test_readers_that_never_let_go_are_overruled(queue: MappedFileQueue, clock: FakeClock) -> None:
-    queue.mapped_files[0].hold()
-    first = delete_expired_file_by_time(queue, rule(0), clock)
-    clock.advance(119)
-    second = delete_expired_file_by_time(queue, rule(0), clock)
-    clock.advance(1)
-
-    assert (0, 0, 5) == (first, second, delete_expired_file_by_time(queue, rule(0), clock))
 
 
 def test_what_the_system_refuses_to_delete_is_tried_again(

@@ -282,7 +282,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file import MappedFile
 from store_core.format.message import AppendMessageResult, AppendMessageStatus
 path = Path({str(tmp_path)!r}) / "00000000000000000000"
-file = MappedFile.create(path, 1 << 20, OsFileSystem(), SystemClock())
+file = MappedFile.create(path, 1 << 20, OsFileSystem())
 resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
 def callback(offset, view, room):
     view[:] = b"x" * room

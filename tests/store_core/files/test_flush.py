@@ -35,15 +35,15 @@ PAGE = 4096
 
 
 @pytest.fixture
-def queue(tmp_path: Path, disk: FaultyFileSystem, clock: FakeClock) -> MappedFileQueue:
-    return MappedFileQueue(SegmentPaths((tmp_path / "commitlog",)), SIZE, disk, clock)
+def queue(tmp_path: Path, disk: FaultyFileSystem) -> MappedFileQueue:
+    return MappedFileQueue(SegmentPaths((tmp_path / "commitlog",)), SIZE, disk)
 
 
 @pytest.fixture
 def buffered(tmp_path: Path, disk: FaultyFileSystem, clock: FakeClock) -> MappedFileQueue:
     service = AllocateMappedFileService(disk, clock, TransientStorePool(2, SIZE))
     clock.while_waiting = service.run_once
-    return MappedFileQueue(SegmentPaths((tmp_path / "commitlog",)), SIZE, disk, clock, service)
+    return MappedFileQueue(SegmentPaths((tmp_path / "commitlog",)), SIZE, disk, service)
 
 
 def append(queue: MappedFileQueue, size: int, time: int = 0) -> int:
@@ -262,7 +262,7 @@ def test_the_watcher_waits_for_a_deadline_but_forgets_the_answered_every_second(
 
 def test_threads_answer_producers_and_leave_nothing_behind(tmp_path: Path, disk: FaultyFileSystem) -> None:
     clock = SystemClock()
-    queue = MappedFileQueue(SegmentPaths((tmp_path / "commitlog",)), SIZE, disk, clock)
+    queue = MappedFileQueue(SegmentPaths((tmp_path / "commitlog",)), SIZE, disk)
     before = threading.active_count()
     services = [GroupCommitService(queue, clock), FlushDiskWatcher(clock)]
     for service in services:
@@ -286,7 +286,7 @@ def test_threads_answer_producers_and_leave_nothing_behind(tmp_path: Path, disk:
 
 def test_a_producer_is_answered_while_the_disk_hangs(tmp_path: Path, disk: FaultyFileSystem) -> None:
     clock = SystemClock()
-    queue = MappedFileQueue(SegmentPaths((tmp_path / "commitlog",)), SIZE, disk, clock)
+    queue = MappedFileQueue(SegmentPaths((tmp_path / "commitlog",)), SIZE, disk)
     disk_answers = threading.Event()
 
     def hang() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.mapped_file import AppendCallback
-    from tests.store_core.fakes import FakeClock, FaultyFileSystem
+    from tests.store_core.fakes import FaultyFileSystem
 
     MakeFile = Callable[..., MappedFile]
 
@@ -32,9 +32,9 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make(path: Path, disk: FaultyFileSystem, clock: FakeClock) -> MakeFile:
+def make(path: Path, disk: FaultyFileSystem) -> MakeFile:
     def made(pool: TransientStorePool | None = None, size: int = SIZE) -> MappedFile:
-        return MappedFile.create(path, size, disk, clock, pool)
+        return MappedFile.create(path, size, disk, pool)
 
     return made
 
@@ -499,42 +499,42 @@ def test_a_flush_that_failed_is_never_believed_again(file: MappedFile, disk: Fau
     assert file.flushed_position == 0
 
 
-def test_blocks_can_be_taken_ahead(path: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
-    file = MappedFile.create(path, SIZE, disk, clock, reserve=True)
+def test_blocks_can_be_taken_ahead(path: Path, disk: FaultyFileSystem) -> None:
+    file = MappedFile.create(path, SIZE, disk, reserve=True)
 
     assert path.stat().st_blocks * 512 >= SIZE
     assert file.append(b"one")
 
 
-def test_a_file_that_finds_no_blocks_is_not_there(path: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+def test_a_file_that_finds_no_blocks_is_not_there(path: Path, disk: FaultyFileSystem) -> None:
     disk.free_blocks = 3
     with pytest.raises(OSError, match="No space left"):
-        MappedFile.create(path, SIZE, disk, clock, reserve=True)
+        MappedFile.create(path, SIZE, disk, reserve=True)
 
     assert not path.exists()
 
 
-def test_a_file_system_that_can_not_reserve_is_fine(path: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+def test_a_file_system_that_can_not_reserve_is_fine(path: Path, disk: FaultyFileSystem) -> None:
     disk.fail("reserve", errno.EOPNOTSUPP)
 
-    assert MappedFile.create(path, SIZE, disk, clock, reserve=True).append(b"one")
+    assert MappedFile.create(path, SIZE, disk, reserve=True).append(b"one")
 
 
-def test_a_file_that_is_there_is_taken_with_its_bytes(path: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+def test_a_file_that_is_there_is_taken_with_its_bytes(path: Path, disk: FaultyFileSystem) -> None:
     path.parent.mkdir()
     path.write_bytes(b"old bytes")
-    file = MappedFile.create(path, SIZE, disk, clock)
+    file = MappedFile.create(path, SIZE, disk)
 
     assert not file.is_new
     assert file.wrote_position == 0
     assert path.read_bytes() == b"old bytes" + bytes(SIZE - 9)
 
 
-def test_a_longer_file_is_refused_and_stays(path: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+def test_a_longer_file_is_refused_and_stays(path: Path, disk: FaultyFileSystem) -> None:
     path.parent.mkdir()
     path.write_bytes(bytes(SIZE + 1))
     with pytest.raises(FileExistsError, match=f"expected at most {SIZE} bytes, found {SIZE + 1}"):
-        MappedFile.create(path, SIZE, disk, clock)
+        MappedFile.create(path, SIZE, disk)
 
     assert path.stat().st_size == SIZE + 1
 
@@ -584,41 +584,7 @@ def test_the_write_buffer_below_a_new_end_is_still_committed(make: MakeFile, pat
     assert path.read_bytes()[:7] == b"onetwo\0"
 
 
-# ---- files that are in use
-
-
-def test_a_file_goes_when_its_last_reader_goes(file: MappedFile, path: Path) -> None:
-    assert file.hold()
-    assert not file.destroy(forcibly_after=120)
-    assert path.exists()
-    assert not file.hold()
-
-    file.release()
-
-    assert file.destroy(forcibly_after=120)
-    assert not path.exists()
-
-
-def test_a_reader_that_stays_is_overruled_after_the_interval(file: MappedFile, clock: FakeClock, path: Path) -> None:
-    file.hold()
-    file.destroy(forcibly_after=120)
-    clock.advance(119)
-
-    assert not file.destroy(forcibly_after=120)
-    clock.advance(1)
-    assert file.destroy(forcibly_after=120)
-    assert not path.exists()
-    file.release()
-    assert file.reference_count < 0
-
-
-def test_a_clock_set_back_does_not_keep_a_file_alive(file: MappedFile, clock: FakeClock) -> None:
-    file.hold()
-    file.destroy(forcibly_after=120)
-    clock.advance(120)
-    clock.wall_ms -= 86_400_000
-
-    assert file.destroy(forcibly_after=120)
+# ---- deleting
 
 
 def test_a_deletion_that_failed_can_be_tried_again(file: MappedFile, disk: FaultyFileSystem, path: Path) -> None:
@@ -626,7 +592,7 @@ def test_a_deletion_that_failed_can_be_tried_again(file: MappedFile, disk: Fault
     with pytest.raises(OSError, match="Input/output error"):
         file.destroy()
 
-    assert file.destroy()
+    file.destroy()
     assert not path.exists()
 
 

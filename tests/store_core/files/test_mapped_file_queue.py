@@ -20,7 +20,7 @@ from store_core.format.message import AppendMessageResult, AppendMessageStatus
 if TYPE_CHECKING:
     from store_core.files.mapped_file import MappedFile
     from tests.golden_stores import UnpackedStore
-    from tests.store_core.fakes import FakeClock, FaultyFileSystem
+    from tests.store_core.fakes import FaultyFileSystem
 
 SIZE = 1024
 
@@ -31,8 +31,8 @@ def directory(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def queue(directory: Path, disk: FaultyFileSystem, clock: FakeClock) -> MappedFileQueue:
-    return MappedFileQueue(SegmentPaths((directory,)), SIZE, disk, clock)
+def queue(directory: Path, disk: FaultyFileSystem) -> MappedFileQueue:
+    return MappedFileQueue(SegmentPaths((directory,)), SIZE, disk)
 
 
 def last(queue: MappedFileQueue, start_offset: int = 0) -> MappedFile:
@@ -131,9 +131,9 @@ def test_a_file_that_can_not_be_made_is_none_and_the_next_try_is_new(
     assert queue.create_error is None
 
 
-def test_a_directory_that_can_not_be_made_is_none(directory: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+def test_a_directory_that_can_not_be_made_is_none(directory: Path, disk: FaultyFileSystem) -> None:
     directory.write_bytes(b"a file where the directory should be")
-    queue = MappedFileQueue(SegmentPaths((directory / "below",)), SIZE, disk, clock)
+    queue = MappedFileQueue(SegmentPaths((directory / "below",)), SIZE, disk)
 
     assert queue.get_last_mapped_file() is None
     assert queue.create_error is not None
@@ -338,9 +338,9 @@ def test_release_5_3_deletes_an_empty_last_file(queue: MappedFileQueue, director
     assert "has no bytes" in notes[0]
 
 
-def test_a_read_only_queue_deletes_nothing(directory: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+def test_a_read_only_queue_deletes_nothing(directory: Path, disk: FaultyFileSystem) -> None:
     put_file(directory, file_name_of(0), 0)
-    queue = MappedFileQueue(SegmentPaths((directory,)), SIZE, disk, clock, writable=False)
+    queue = MappedFileQueue(SegmentPaths((directory,)), SIZE, disk, writable=False)
 
     assert len(queue.load("5.3")) == 1
     assert names(directory) == [0]
@@ -392,12 +392,10 @@ def test_a_file_that_vanishes_while_it_is_listed_is_left_out(
 
 
 @pytest.mark.golden
-def test_real_stores_load_with_the_rules_of_their_release(
-    golden_store: UnpackedStore, disk: FaultyFileSystem, clock: FakeClock
-) -> None:
+def test_real_stores_load_with_the_rules_of_their_release(golden_store: UnpackedStore, disk: FaultyFileSystem) -> None:
     directory = golden_store.root / "commitlog"
     size = golden_store.segments[0].stat().st_size
-    queue = MappedFileQueue(SegmentPaths((directory,)), size, disk, clock, writable=False)
+    queue = MappedFileQueue(SegmentPaths((directory,)), size, disk, writable=False)
 
     assert queue.load(golden_store.golden.release) == ()
     assert [file.path for file in queue.mapped_files] == golden_store.segments
@@ -465,11 +463,9 @@ def test_truncation_leaves_stale_bytes_unless_told_to_clear_them(queue: MappedFi
     assert (directory / file_name_of(0)).read_bytes() == data[:400] + bytes(SIZE - 400)
 
 
-def test_truncation_deletes_files_that_readers_hold(queue: MappedFileQueue, directory: Path) -> None:
+def test_truncation_deletes_files_of_which_there_are_views(queue: MappedFileQueue, directory: Path) -> None:
     append(queue, b"x" * 2 * SIZE)
-    held = queue.mapped_files[1]
-    held.hold()
-    view = held.select(0)
+    view = queue.mapped_files[1].select(0)
     queue.truncate_dirty_files(10)
 
     assert names(directory) == [0]
@@ -487,18 +483,16 @@ def test_the_last_file_can_be_deleted(queue: MappedFileQueue, directory: Path) -
     assert starts(queue) == []
 
 
-def test_a_hung_first_file_goes_when_its_time_is_up(queue: MappedFileQueue, directory: Path, clock: FakeClock) -> None:
+def test_a_first_file_that_could_not_be_deleted_goes_later(
+    queue: MappedFileQueue, directory: Path, disk: FaultyFileSystem
+) -> None:
     append(queue, b"x" * 2 * SIZE)
-    first = queue.mapped_files[0]
-
-    assert not queue.retry_delete_first_file(120)
-
-    first.hold()
-    first.destroy(120)
-    clock.advance(119)
-    assert not queue.retry_delete_first_file(120)
-    clock.advance(1)
-    assert queue.retry_delete_first_file(120)
+    queue.retry_delete_first_file()
+    assert starts(queue) == [0, SIZE]
+    disk.fail("remove", errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        queue.mapped_files[0].destroy()
+    queue.retry_delete_first_file()
 
     assert starts(queue) == names(directory) == [SIZE]
 
@@ -530,16 +524,16 @@ def test_a_closed_queue_can_still_be_read(queue: MappedFileQueue) -> None:
 
 
 @pytest.mark.parametrize("size", [0, -1])
-def test_a_file_size_is_positive(directory: Path, disk: FaultyFileSystem, clock: FakeClock, size: int) -> None:
+def test_a_file_size_is_positive(directory: Path, disk: FaultyFileSystem, size: int) -> None:
     with pytest.raises(ValueError, match="file_size must be positive"):
-        MappedFileQueue(SegmentPaths((directory,)), size, disk, clock)
+        MappedFileQueue(SegmentPaths((directory,)), size, disk)
 
 
 def test_files_of_a_queue_that_must_not_be_written_stay_on_disk(
-    queue: MappedFileQueue, directory: Path, disk: FaultyFileSystem, clock: FakeClock
+    queue: MappedFileQueue, directory: Path, disk: FaultyFileSystem
 ) -> None:
     append(queue, data_of(2 * SIZE + 10))
-    reader = MappedFileQueue(SegmentPaths((directory,)), SIZE, disk, clock, writable=False)
+    reader = MappedFileQueue(SegmentPaths((directory,)), SIZE, disk, writable=False)
     reader.load()
 
     reader.truncate_dirty_files(SIZE + 7)
@@ -558,8 +552,8 @@ def _segments_open(directory: Path) -> int:
     )
 
 
-def test_few_segments_stay_open_and_those_that_are_not_synced_do(directory: Path, clock: FakeClock) -> None:
-    queue = MappedFileQueue(SegmentPaths((directory,)), SIZE, OsFileSystem(), clock, max_open=3)
+def test_few_segments_stay_open_and_those_that_are_not_synced_do(directory: Path) -> None:
+    queue = MappedFileQueue(SegmentPaths((directory,)), SIZE, OsFileSystem(), max_open=3)
     append(queue, bytes(range(250)) * 4 * 20)
     unsynced = len(queue.mapped_files)
 

@@ -356,7 +356,7 @@ def test_a_segment_that_shrank_after_it_was_listed_is_an_error_that_names_it(
     path = tmp_path / f"{0:020d}"
     path.write_bytes(b"x" * 100)
     disk = OverlayFileSystem(OsFileSystem(), FakeClock()) if is_overlaid else OsFileSystem()
-    file = MappedFile(path, 200, disk, FakeClock(), writable=False)
+    file = MappedFile(path, 200, disk, writable=False)
     file.set_position(200)
 
     with pytest.raises(SegmentVanishedError, match=rf"{path} had 200 bytes when it was listed, and has 100 now"):

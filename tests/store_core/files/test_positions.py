@@ -41,7 +41,7 @@ class MappedFileMachine(RuleBasedStateMachine):
         self.path = Path(self.folder.name) / file_name_of(start * self.size)
         self.pool = TransientStorePool(1, self.size) if buffered else None
         self.is_buffered = buffered
-        self.file = MappedFile.create(self.path, self.size, self.disk, FakeClock(), self.pool)
+        self.file = MappedFile.create(self.path, self.size, self.disk, self.pool)
 
     @property
     def readable(self) -> int:
@@ -195,7 +195,7 @@ class MappedFileQueueMachine(RuleBasedStateMachine):
         self.paths = SegmentPaths(tuple(root / name for name in "abc"[:directories]))
         self.allocate = AllocateMappedFileService(self.disk, self.clock) if ahead else None
         self.clock.while_waiting = self.allocate.run_once if self.allocate else None
-        self.queue = MappedFileQueue(self.paths, size, self.disk, self.clock, self.allocate)
+        self.queue = MappedFileQueue(self.paths, size, self.disk, self.allocate)
 
     @property
     def end(self) -> int:
@@ -254,7 +254,7 @@ class MappedFileQueueMachine(RuleBasedStateMachine):
             self.allocate.shutdown()
         end = self.end
         self.queue.close()
-        self.queue = MappedFileQueue(self.paths, self.size, self.disk, self.clock, self.allocate)
+        self.queue = MappedFileQueue(self.paths, self.size, self.disk, self.allocate)
         assert self.queue.load() == ()
         assert all(file.is_full for file in self.queue.mapped_files)
         if self.queue.mapped_files:

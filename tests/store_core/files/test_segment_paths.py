@@ -70,24 +70,22 @@ def test_read_only_paths_alone_take_no_files() -> None:
     assert caught.value.errno == errno.EROFS
 
 
-def test_a_log_is_spread_and_loaded_again(tmp_path: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+def test_a_log_is_spread_and_loaded_again(tmp_path: Path, disk: FaultyFileSystem) -> None:
     paths = SegmentPaths((tmp_path / "a", tmp_path / "b", tmp_path / "c"))
-    queue = MappedFileQueue(paths, SIZE, disk, clock)
+    queue = MappedFileQueue(paths, SIZE, disk)
 
     assert spread(queue, 5) == ["a", "b", "c", "a", "b"]
 
-    again = MappedFileQueue(SegmentPaths((tmp_path / "c", tmp_path / "b"), (tmp_path / "a",)), SIZE, disk, clock)
+    again = MappedFileQueue(SegmentPaths((tmp_path / "c", tmp_path / "b"), (tmp_path / "a",)), SIZE, disk)
     again.load()
 
     assert [file.file_from_offset for file in again.mapped_files] == [0, 1024, 2048, 3072, 4096]
     assert spread(again, 3)[5:] == ["c", "b", "c"]
 
 
-def test_a_directory_that_fills_up_is_left_out_from_then_on(
-    tmp_path: Path, disk: FaultyFileSystem, clock: FakeClock
-) -> None:
+def test_a_directory_that_fills_up_is_left_out_from_then_on(tmp_path: Path, disk: FaultyFileSystem) -> None:
     full: set[Path] = set()
-    queue = MappedFileQueue(SegmentPaths((tmp_path / "a", tmp_path / "b"), (), lambda: full), SIZE, disk, clock)
+    queue = MappedFileQueue(SegmentPaths((tmp_path / "a", tmp_path / "b"), (), lambda: full), SIZE, disk)
 
     assert spread(queue, 2) == ["a", "b"]
     full.add(tmp_path / "a")
@@ -96,11 +94,11 @@ def test_a_directory_that_fills_up_is_left_out_from_then_on(
     assert spread(queue, 2) == ["a", "b", "b", "b", "a", "b"]
 
 
-def test_two_files_of_one_name_are_refused(tmp_path: Path, disk: FaultyFileSystem, clock: FakeClock) -> None:
+def test_two_files_of_one_name_are_refused(tmp_path: Path, disk: FaultyFileSystem) -> None:
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
         (tmp_path / name / file_name_of(0)).write_bytes(bytes(SIZE))
-    queue = MappedFileQueue(SegmentPaths((tmp_path / "a", tmp_path / "b")), SIZE, disk, clock)
+    queue = MappedFileQueue(SegmentPaths((tmp_path / "a", tmp_path / "b")), SIZE, disk)
     with pytest.raises(SegmentLayoutError, match="two files claim offset"):
         queue.load()
 
@@ -112,7 +110,7 @@ def test_a_file_made_ahead_in_a_directory_that_filled_up_is_taken_back(
     service = AllocateMappedFileService(disk, clock)
     clock.while_waiting = service.run_once
     paths = SegmentPaths((tmp_path / "a", tmp_path / "b"), (), lambda: full)
-    queue = MappedFileQueue(paths, SIZE, disk, clock, service)
+    queue = MappedFileQueue(paths, SIZE, disk, service)
 
     assert spread(queue, 1) == ["a"]
     assert (tmp_path / "b" / file_name_of(SIZE)).exists()

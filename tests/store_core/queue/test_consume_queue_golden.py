@@ -71,7 +71,7 @@ class GoldenQueues:
         disk, clock = OsFileSystem(), SystemClock()
         ext = None
         if self.rules.is_ext_enabled:
-            ext = ConsumeQueueExt(root / "consumequeue_ext" / topic / str(queue_id), self.rules, disk, clock)
+            ext = ConsumeQueueExt(root / "consumequeue_ext" / topic / str(queue_id), self.rules, disk)
         directory = root / "consumequeue" / topic / str(queue_id)
         return ConsumeQueue(topic, queue_id, directory, QueueServices(self.rules, disk, clock), ext)
 

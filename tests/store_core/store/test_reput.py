@@ -136,7 +136,7 @@ def test_dispatching_goes_the_way_of_rocketmq(
     contents, wrote = drawn
     for offset, data in contents.items():
         directory.joinpath(file_name_of(offset)).write_bytes(data)
-    queue = MappedFileQueue(SegmentPaths((directory,)), SIZE, OsFileSystem(), FakeClock())
+    queue = MappedFileQueue(SegmentPaths((directory,)), SIZE, OsFileSystem())
     queue.load(release)
     queue.mapped_files[-1].set_position(wrote)
     end = queue.max_offset - (held_back if release == "5.3" else 0)
@@ -507,7 +507,7 @@ def test_keys_reach_the_index_file_though_there_is_always_more_to_dispatch(tmp_p
         log.append(b"body")
         log.roll()
     root, clock = log.write(tmp_path), FakeClock()
-    queue = MappedFileQueue(SegmentPaths((root / "commitlog",)), SIZE, OsFileSystem(), clock)
+    queue = MappedFileQueue(SegmentPaths((root / "commitlog",)), SIZE, OsFileSystem())
     queue.load("5.3")
     slow = Slow(clock)
     ReputMessageService(queue, slow, QueueRules(), clock, lambda: queue.max_offset).run_once()  # type: ignore[arg-type]  # as above

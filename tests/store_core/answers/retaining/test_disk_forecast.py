@@ -37,8 +37,8 @@ class File:
     last_modified_ms: int
     path: Path = Path("segment")
 
-    def destroy(self, _forcibly_after: float) -> bool:
-        return True
+    def destroy(self) -> None:
+        pass
 
 
 @dataclass
@@ -51,8 +51,8 @@ class Queue:
         self.gone += [(file.start, self.now) for file in files]
         self.mapped_files = [file for file in self.mapped_files if file not in files]
 
-    def retry_delete_first_file(self, _forcibly_after: float) -> None:
-        """Do nothing: no reader holds a file."""
+    def retry_delete_first_file(self) -> None:
+        """Do nothing: no deletion fails."""
 
 
 class Space:

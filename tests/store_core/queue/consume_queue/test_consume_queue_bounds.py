@@ -295,18 +295,6 @@ def test_files_go_with_their_last_unit_but_never_the_last_file(
     assert 4 - deleted == len(maker.file_bytes())
 
 
-def test_a_file_that_readers_hold_stays_until_they_had_a_minute(maker: QueueMaker) -> None:
-    queue = queue_from(maker, triples(3 * UNITS))
-    held = queue.mapped_file_queue.mapped_files[0]
-    assert held.hold()
-
-    assert 0 == queue.delete_expired_file(10**6)
-    maker.clock.advance(59)
-    assert 0 == queue.delete_expired_file(10**6)
-    maker.clock.advance(1)
-    assert 2 == queue.delete_expired_file(10**6)
-
-
 @pytest.mark.parametrize("release", ["4.3", "4.9"])
 def test_pre_fill_counts_as_live_before_5_0_even_in_the_process_that_made_it(tmp_path: Path, release: Release) -> None:
     queue = QueueMaker(tmp_path, release).new()

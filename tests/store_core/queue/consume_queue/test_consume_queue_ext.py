@@ -22,7 +22,7 @@ from store_core.queue.consume_queue.consume_queue_ext import (
     offset_of_address,
 )
 from store_core.queue.queue_path import QueueRules
-from tests.store_core.fakes import FakeClock, FaultyFileSystem
+from tests.store_core.fakes import FaultyFileSystem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,7 +35,7 @@ _LONG = st.integers(-(2**63), 2**63 - 1)
 
 
 def _ext(directory: Path, disk: FileSystem | None = None, size: int = _FILE_SIZE) -> ConsumeQueueExt:
-    return ConsumeQueueExt(directory, QueueRules(ext_file_size=size), disk or OsFileSystem(), FakeClock())
+    return ConsumeQueueExt(directory, QueueRules(ext_file_size=size), disk or OsFileSystem())
 
 
 def _reopened(directory: Path) -> ConsumeQueueExt:

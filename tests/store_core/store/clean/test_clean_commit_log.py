@@ -191,38 +191,34 @@ def test_new_segments_avoid_full_directories(tmp_path: Path) -> None:
     assert ["a", "b", "a", "b", "a", "b", "b", "b"] == [file.path.parent.name for file in store.files]
 
 
-# ---- hung files
+# ---- files that the system refuses to delete
 
 
-def test_a_held_file_ends_the_round_and_no_longer_counts_as_the_logs_start(tmp_path: Path) -> None:
-    store = full(tmp_path, 86)
-    store.files[0].hold()
-    left = store.hours_later(0)
+def refused(root: Path) -> Store:
+    store = full(root, 86)
+    store.disk.fail("remove", errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        store.service.delete_expired_files()
+    return store
 
-    assert (6, FILE_SIZE) == (left, store.log.min_offset)
+
+def test_a_file_that_could_not_be_deleted_no_longer_counts_as_the_logs_start(tmp_path: Path) -> None:
+    store = refused(tmp_path)
+
+    assert (6, FILE_SIZE) == (len(store.files), store.log.min_offset)
     assert 0 == store.log.mapped_file_queue.min_offset
 
 
-def test_a_held_file_is_tried_again_every_two_minutes_without_another_reason(tmp_path: Path) -> None:
-    store = full(tmp_path, 86)
-    store.files[0].hold()
-    store.service.run_once()
+def test_it_is_tried_again_every_two_minutes_without_another_reason(tmp_path: Path) -> None:
+    store = refused(tmp_path)
     store.disk.percent = 10
-    store.files[0].release()
+    store.disk.fail("remove", errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        store.service.run_once()
     soon = store.hours_later(100 / 3600)
     later = store.hours_later(21 / 3600)
 
     assert (6, 5) == (soon, later)
-
-
-def test_a_reader_that_never_lets_go_is_overruled(tmp_path: Path) -> None:
-    store = full(tmp_path, 86, destroy_maped_file_interval_forcibly=300_000)
-    store.files[0].hold()
-    store.service.run_once()
-    store.disk.percent = 10
-    left = [store.hours_later(121 / 3600) for _ in range(3)]
-
-    assert [6, 6, 5] == left
 
 
 # ---- the service

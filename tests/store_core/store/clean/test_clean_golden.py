@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -139,22 +140,28 @@ def test_a_batch_queue_that_begins_before_the_log_is_put_right(
     assert CLEANED["5.3.3/bcq 3"]["queues"]["bcq_topic 0"] == store.bounds()["bcq_topic 0"]
 
 
-def test_a_batch_queue_whose_first_file_hangs_is_put_right_at_once(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
+def test_a_batch_queue_whose_first_file_could_not_be_deleted_is_put_right_at_once(
+    golden: Callable[[str], UnpackedStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = tmp_path / "store"
     shutil.copytree(golden("5.3.3/bcq").root, root)
     store = Store(root, golden("5.3.3/bcq"), CLEANED["5.3.3/bcq 1"]["log"][1])
     queue = store.queues.get("bcq_topic", 0)
     assert isinstance(queue, BatchConsumeQueue)
-    hung = queue.mapped_file_queue.mapped_files[0]
-    hung.hold()
-    store.age(3)
-    store.clean()
-    bounds_while_hung = store.bounds()["bcq_topic 0"]
-    hung.release()
+    first = queue.mapped_file_queue.mapped_files[0]
+
+    def refused() -> None:
+        first.is_available = False
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(first, "destroy", refused)
+        store.age(3)
+        with pytest.raises(OSError, match="Input/output error"):
+            store.clean()
+    bounds_before = store.bounds()["bcq_topic 0"]
     corrected = store.services.queue_service.correct_batch_queues()
 
     assert 1 == corrected
-    assert CLEANED["5.3.3/bcq 3"]["queues"]["bcq_topic 0"] == store.bounds()["bcq_topic 0"] != bounds_while_hung
-    assert not hung.path.exists()
+    assert CLEANED["5.3.3/bcq 3"]["queues"]["bcq_topic 0"] == store.bounds()["bcq_topic 0"] != bounds_before
+    assert not first.path.exists()

@@ -15,7 +15,7 @@ from store_core.files.mapped_file import MappedFile, TransientStorePool
 from store_core.files.store_lock import StoreLock
 from store_core.format.record.decode import client_batch
 from tests.builders import LogBuilder
-from tests.store_core.fakes import FakeClock, FaultyFileSystem
+from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.logs import Log, message
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def test_a_reader_sees_a_prefix_at_any_call_of_a_commit_of_many_messages(tmp_pat
     log, disk = LogBuilder(1 << 16), FaultyFileSystem()
     records = [log.append(b"%d:" % number + bytes(number * 67 % 2900)) for number in range(30)]
     path, seen = tmp_path / "commitlog" / f"{0:020d}", set[int]()
-    file = MappedFile.create(path, log.segment_size, disk, FakeClock(), TransientStorePool(1, log.segment_size))
+    file = MappedFile.create(path, log.segment_size, disk, TransientStorePool(1, log.segment_size))
 
     def look() -> None:
         read = read_messages(tmp_path, columns=["body"], mode="FAILFAST").read_all()["body"].to_pylist()
