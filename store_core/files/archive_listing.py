@@ -5,15 +5,19 @@ from __future__ import annotations
 
 import struct
 import tarfile
-from typing import IO, TYPE_CHECKING, Any, Final, NamedTuple, cast
+from dataclasses import replace
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
-from store_core.files.compressed_bytes import LARGEST_SEGMENT, CompressedFile, ExpandedStream
-from store_core.files.names import COMMIT_LOG, LAST_OFFSET, NAME_RULE, archive_codec, is_archive, start_offset_of
-from store_core.files.remote_bytes import RemoteFile, RemoteReader
-from store_core.files.segment_source import Segment
-from store_core.files.storage import local_file
-from store_core.files.url_path import remote_file_of
+from store_core.files.names import COMMIT_LOG, LAST_OFFSET, NAME_RULE, archive_codec, start_offset_of
+from store_core.files.segment_source import (
+    LARGEST_SEGMENT,
+    ExpandedStream,
+    Segment,
+    file_at,
+    modified_ns,
+    open_segment,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,47 +53,19 @@ full expand to thousands of times their size, so a ratio would say nothing."""
 _DLEDGER: Final = "dledger-"
 
 
-class Archive(NamedTuple):
-    """A tar archive."""
-
-    path: str  # absolute path, or URL
-    codec: str | None  # as what it is compressed as a whole; None for a plain one
-    file: RemoteFile  # the file, also on a disk of this machine
-    is_local: bool  # whether it is on such a disk
-
-    def segment(self, name: str, start_offset: int, member: TarInfo) -> Segment:
-        """Return a segment by its member's header."""
-        path = f"{self.path}/{COMMIT_LOG}/{name}"
-        begin, size = member.offset_data, member.size
-        if self.codec is None:
-            remote = self.file._replace(size=size, begin=begin, whole=self.file.size)
-            return Segment(path, start_offset, size, remote=remote, archive=self.path)
-        remote_or_none = None if self.is_local else self.file
-        return Segment(
-            path, start_offset, size, remote=remote_or_none, codec=self.codec, archive=self.path, begin=begin
-        )
+def archive_at(place: Path) -> Segment:
+    """Return the archive that a path is, as a file with all of its bytes."""
+    return replace(file_at(place), codec=next(iter(archive_codec(place.name) or ()), None))
 
 
-def archive_at(place: Path) -> Archive | None:
-    """Return the archive that a path is; None if it is something else."""
-    known = archive_codec(place.name)
-    if known is None or not is_archive(place):
-        return None
-    remote = remote_file_of(place)
-    if remote is not None:
-        return Archive(str(place), known[0], remote, is_local=False)
-    status = place.stat()
-    file = RemoteFile(local_file(str(place)), status.st_size, status.st_mtime_ns)
-    return Archive(str(place), known[0], file, is_local=True)
-
-
-def archive_segments(archive: Archive, notes: list[str]) -> list[Segment]:
+def archive_segments(archive: Segment, notes: list[str]) -> list[Segment]:
     """Return the segments in an archive, in the order of their offsets; one that is compressed is read to its end.
 
     * `notes`: Gets what is left out, and why.
     """
     found: dict[str, dict[str, Segment]] = {}
     ignored = 0
+    modified = modified_ns(archive)
     for member in _members(archive):
         directory, _, name = member.name.removeprefix("./").rpartition("/")
         if directory.rpartition("/")[2] not in (COMMIT_LOG, "") or (not directory and member.isdir()):
@@ -105,7 +81,15 @@ def archive_segments(archive: Archive, notes: list[str]) -> list[Segment]:
         log = found.setdefault(directory, {})
         if name in log:
             raise _wrong(archive, member, "is there twice", "each file once")
-        log[name] = archive.segment(name, start_offset, member)
+        log[name] = replace(
+            archive,
+            path=f"{archive.path}/{COMMIT_LOG}/{name}",
+            start_offset=start_offset,
+            size=member.size,
+            archive=archive.path,
+            begin=member.offset_data,
+            archive_modified=modified,
+        )
         _check_logs(archive, found, len(log))
     if ignored > _MOST_NOTES:
         notes.append(f"ignored {ignored - _MOST_NOTES} other files in {archive.path}: {NAME_RULE}.")
@@ -117,7 +101,7 @@ def _shown(name: str) -> str:
     return repr(name) if len(name) <= _MOST_SHOWN else f"{name[:_MOST_SHOWN]!r}..."
 
 
-def _check_logs(archive: Archive, found: dict[str, dict[str, Segment]], segments: int) -> None:
+def _check_logs(archive: Segment, found: dict[str, dict[str, Segment]], segments: int) -> None:
     """Refuse a second log, and one of very many segments."""
     logs = [directory for directory in found if directory]
     if len(logs) > 1:
@@ -130,7 +114,7 @@ def _check_logs(archive: Archive, found: dict[str, dict[str, Segment]], segments
         raise SegmentLayoutError(f"{archive.path} has more than {_MOST_SEGMENTS} segments: expected a store. Unpack it")
 
 
-def _one_log(archive: Archive, found: dict[str, dict[str, Segment]]) -> list[Segment]:
+def _one_log(archive: Segment, found: dict[str, dict[str, Segment]]) -> list[Segment]:
     log = next((log for directory, log in found.items() if directory), found.get(""))
     if log is None:
         raise StoreNotFoundError(
@@ -139,7 +123,7 @@ def _one_log(archive: Archive, found: dict[str, dict[str, Segment]]) -> list[Seg
     return sorted(log.values(), key=lambda segment: segment.start_offset)
 
 
-def _check_member(archive: Archive, member: TarInfo, directory: str) -> None:
+def _check_member(archive: Segment, member: TarInfo, directory: str) -> None:
     """Refuse a segment that is not a plain file in the archive."""
     if member.name.startswith("/") or ".." in directory.split("/"):
         raise _wrong(archive, member, "leads out of the archive", "names below one directory")
@@ -152,14 +136,14 @@ def _check_member(archive: Archive, member: TarInfo, directory: str) -> None:
         raise _wrong(archive, member, f"has {member.size} bytes", f"at most {LARGEST_SEGMENT}")
 
 
-def _wrong(archive: Archive, member: TarInfo, found: str, expected: str) -> SegmentLayoutError:
+def _wrong(archive: Segment, member: TarInfo, found: str, expected: str) -> SegmentLayoutError:
     return SegmentLayoutError(
         f"{archive.path}: {_shown(member.name)}, whose header is at position {member.offset}, {found}: expected "
         f"{expected}. Make the archive again from the store's directory, or unpack it where it can be checked"
     )
 
 
-def _refuse_dledger(archive: Archive, member: TarInfo) -> None:
+def _refuse_dledger(archive: Segment, member: TarInfo) -> None:
     if any(part.startswith(_DLEDGER) for part in member.name.split("/")[:-1]):
         raise UnsupportedStoreError(
             f"{archive.path} has a DLedger log, {_shown(member.name)}: those are read from directories. Unpack it, "
@@ -167,9 +151,9 @@ def _refuse_dledger(archive: Archive, member: TarInfo) -> None:
         )
 
 
-def _members(archive: Archive) -> Iterator[TarInfo]:
+def _members(archive: Segment) -> Iterator[TarInfo]:
     """Yield the headers in order, none of which is believed more than what follows it."""
-    opened: _Headers | _Expanded = _Headers(archive) if archive.codec is None else _Expanded(archive, archive.codec)
+    opened: _Headers | _Expanded = _Headers(archive) if archive.codec is None else _Expanded(archive)
     try:
         tar = tarfile.TarFile(fileobj=cast("IO[bytes]", opened))
         for count in range(_MOST_MEMBERS + 1):
@@ -196,7 +180,7 @@ def _members(archive: Archive) -> Iterator[TarInfo]:
         raise _broken(archive, opened.tell(), "neither a header nor the end of an archive")
 
 
-def _broken(archive: Archive, position: int, found: str) -> SegmentLayoutError:
+def _broken(archive: Segment, position: int, found: str) -> SegmentLayoutError:
     return SegmentLayoutError(
         f"{archive.path} is not a whole tar archive: {found}, at position {position} of it"
         f"{' when expanded' if archive.codec else ''}. Copy it again"
@@ -206,7 +190,7 @@ def _broken(archive: Archive, position: int, found: str) -> SegmentLayoutError:
 class _Forward:
     """What `tarfile` needs of a file, going forwards only, so that no header can make it turn in circles."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Segment) -> None:
         self._archive = archive
         self._position = 0
         self._room = _MOST_HEADER
@@ -251,23 +235,23 @@ class _Forward:
 class _Headers(_Forward):
     """A plain archive, of which only the headers are read."""
 
-    def __init__(self, archive: Archive) -> None:
+    def __init__(self, archive: Segment) -> None:
         super().__init__(archive)
-        self._reader = RemoteReader(archive.file)
+        self._opened = open_segment(archive)
         self._buffer = b""
         self._buffer_at = 0
 
     def close(self) -> None:
         """Close the file."""
-        self._reader.close()
+        self._opened.__exit__(None, None, None)
 
     def _read(self, count: int) -> bytes:
-        begin, end = self._position, min(self._position + count, self._archive.file.size)
+        begin, end = self._position, min(self._position + count, self._archive.size)
         if begin >= end:
             return b""
         if not self._buffer_at <= begin <= end <= self._buffer_at + len(self._buffer):
-            stop = min(max(end, begin + _BUFFER), self._archive.file.size)
-            self._buffer, self._buffer_at = self._reader.read(begin, stop), begin
+            stop = min(max(end, begin + _BUFFER), self._archive.size)
+            self._buffer, self._buffer_at = self._opened.chunk(begin, stop).tobytes(), begin
         return self._buffer[begin - self._buffer_at : end - self._buffer_at]
 
     def _pass(self, count: int) -> None:
@@ -277,9 +261,9 @@ class _Headers(_Forward):
 class _Expanded(_Forward):
     """A compressed archive, which is expanded to its end, piece by piece."""
 
-    def __init__(self, archive: Archive, codec: str) -> None:
+    def __init__(self, archive: Segment) -> None:
         super().__init__(archive)
-        self._stream = ExpandedStream(CompressedFile(archive.path, codec, None if archive.is_local else archive.file))
+        self._stream = ExpandedStream(archive)
 
     def close(self) -> None:
         """Close the stream."""

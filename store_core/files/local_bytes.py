@@ -27,10 +27,11 @@ class LocalBytes:
 
     * `file`: Closed by `__exit__`.
     * `size`: Bytes that it had when it was listed.
+    * `begin`: Where in the file they begin, as those of one file in an archive.
     """
 
-    def __init__(self, path: str, file: IO[bytes], size: int) -> None:
-        self.path, self.file, self.size = path, file, size
+    def __init__(self, path: str, file: IO[bytes], size: int, begin: int = 0) -> None:
+        self.path, self.file, self.size, self._begin = path, file, size, begin
         self._window = np.empty(0, np.uint8)
 
     @property
@@ -60,20 +61,20 @@ class LocalBytes:
 
     def _seek(self, position: int, whence: int, otherwise: int) -> int:
         try:
-            return min(os.lseek(self.descriptor, position, whence), self.size)
+            return min(os.lseek(self.descriptor, self._begin + position, whence) - self._begin, self.size)
         except OSError as error:
             return self.size if error.errno == errno.ENXIO else otherwise
 
     def check_size(self) -> None:
         """Refuse a file that has shrunk since it was listed."""
-        if os.fstat(self.descriptor).st_size < self.size:
+        if os.fstat(self.descriptor).st_size < self._begin + self.size:
             raise self.truncated()
 
     def truncated(self) -> SegmentVanishedError:
         """Return the error that says how short the file has become."""
         found = os.fstat(self.descriptor).st_size
         return SegmentVanishedError(
-            f"{self.path} had {self.size} bytes when it was opened, and has {found} now: something "
+            f"{self.path} had {self._begin + self.size} bytes when it was opened, and has {found} now: something "
             f"truncated it while it was read, which no broker does. Read a copy, or read again when that is over"
         )
 
@@ -89,7 +90,7 @@ class LocalBytes:
         at = 0
         while at < len(target):
             try:
-                count = os.preadv(self.descriptor, [target[at:]], begin + at)
+                count = os.preadv(self.descriptor, [target[at:]], self._begin + begin + at)
             except OSError as error:
                 raise self.unreadable(error, begin + at) from error
             if not count:
@@ -106,7 +107,7 @@ class LocalBytes:
           it.
         """
         firsts = np.append(0, np.flatnonzero(begins[1:] != begins[:-1] + sizes[:-1]) + 1)
-        whole = begins[firsts].tolist(), np.add.reduceat(sizes, firsts).tolist()
+        whole = (begins[firsts] + self._begin).tolist(), np.add.reduceat(sizes, firsts).tolist()
         try:
             pieces = list(map(os.pread, repeat(self.descriptor), whole[1], whole[0]))
         except OSError as error:
@@ -120,7 +121,7 @@ class LocalBytes:
     def _completed(self, piece: bytes, begin: int, size: int) -> bytes:
         """Return a range of which a call has read all, or only a part."""
         rest = bytearray(size - len(piece))
-        self.read_into(memoryview(rest), begin + len(piece))
+        self.read_into(memoryview(rest), begin - self._begin + len(piece))
         return piece + rest
 
     def check_unchanged(self) -> None:

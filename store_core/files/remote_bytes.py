@@ -68,11 +68,12 @@ class RemoteBytes:
     The last ranges stay, whether the file is closed or not: a reader that comes later opens it again only for others.
 
     * `ahead_to`: Position up to which blocks after those that a walk reads are requested in advance; 0 for none.
+    * `begin`, `size`: Of the bytes that are read, as those of one file in an archive; by default all.
     """
 
-    def __init__(self, file: RemoteFile, ahead_to: int = 0) -> None:
-        self._size = file.size
-        self._ahead_to = min(ahead_to, file.size)
+    def __init__(self, file: RemoteFile, ahead_to: int = 0, begin: int = 0, size: int | None = None) -> None:
+        self._begin, self._size = begin, file.size if size is None else size
+        self._ahead_to = min(ahead_to, self._size)
         self._reader = RemoteReader(file)
         self._kept: deque[tuple[int, npt.NDArray[np.uint8]]] = deque()
         self._blocks: dict[int, Future[npt.NDArray[np.uint8]]] = {}
@@ -143,8 +144,11 @@ class RemoteBytes:
     def _block(self, block: int) -> npt.NDArray[np.uint8]:
         begin = block * _BLOCK
         data = np.empty(min(_BLOCK, self._size - begin), np.uint8)
-        self._reader.read_into(begin, data)
+        self._read_into(begin, data)
         return data
+
+    def _read_into(self, begin: int, target: npt.NDArray[np.uint8]) -> None:
+        self._reader.read_into(self._begin + begin, target)
 
     def _found(self, begin: int, end: int) -> npt.NDArray[np.uint8] | None:
         """Return the bytes of a range if they are kept."""
@@ -158,9 +162,9 @@ class RemoteBytes:
         found = [(begin, np.empty(end - begin, np.uint8)) for begin, end in ranges]
         pieces = [(begin + at, data[at : at + _BLOCK]) for begin, data in found for at in range(0, data.size, _BLOCK)]
         if len(pieces) == 1:
-            self._reader.read_into(*pieces[0])
+            self._read_into(*pieces[0])
         elif pieces:
-            list(self._requests.map(self._reader.read_into, *zip(*pieces, strict=True)))
+            list(self._requests.map(self._read_into, *zip(*pieces, strict=True)))
         self._kept.extend(found)
         while sum(data.size for _, data in self._kept) > _MOST_KEPT:
             self._kept.popleft()
@@ -185,8 +189,6 @@ class RemoteFile(NamedTuple):
     path: RemotePath
     size: int  # in bytes
     modified: int  # when it was written last, in ns since 1970; 0 if the storage does not tell
-    begin: int = 0  # where in the file the bytes begin that are read, as of one file in an archive
-    whole: int | None = None  # size of the whole file; None if that is `size`
 
 
 class RemoteReader:
@@ -238,9 +240,8 @@ class RemoteReader:
         found = self._storage.file_system.get_file_info(self._path)
         if not found.is_file:
             raise FileNotFoundError(self._path)
-        size = self._file.size if self._file.whole is None else self._file.whole
-        if found.size != size:
-            raise self._replaced(f"it has {found.size} bytes, not {size}")
+        if found.size != self._file.size:
+            raise self._replaced(f"it has {found.size} bytes, not {self._file.size}")
         if self._file.modified and found.mtime_ns != self._file.modified:
             raise self._replaced(f"it was written at {found.mtime}, after the plan was made")
         return self._storage.file_system.open_input_file(self._path)
@@ -248,7 +249,7 @@ class RemoteReader:
     def _range_of_python(self, begin: int, target: npt.NDArray[np.uint8]) -> None:
         if self._is_closed:  # whoever still holds the bytes reads on, as from a mapping
             self._open, self._is_closed = self._opened(), False
-        data: bytes = self._open.read_at(target.size, self._file.begin + begin)
+        data: bytes = self._open.read_at(target.size, begin)
         if len(data) != target.size:
             raise OSError(f"expected {target.size} bytes, found {len(data)}")
         self._file.path.storage.traffic.count(1, len(data))
@@ -263,7 +264,7 @@ class RemoteReader:
         except IndexError:
             stream = self._another()
         try:
-            requests = _fill(stream, self._file.begin + begin, target)
+            requests = _fill(stream, begin, target)
         finally:
             self._idle.append(stream)
         self._file.path.storage.traffic.count(requests, target.size)
@@ -272,9 +273,8 @@ class RemoteReader:
         """Open the file once more, and refuse another file than the one that was opened first."""
         self._file.path.storage.traffic.count(1)
         stream = self._storage.file_system.open_input_file(self._path)
-        size = self._file.size if self._file.whole is None else self._file.whole
-        if stream.size() != size:
-            raise self._replaced(f"it has {stream.size()} bytes, not {size}")
+        if stream.size() != self._file.size:
+            raise self._replaced(f"it has {stream.size()} bytes, not {self._file.size}")
         if _mark(stream) != self._mark:
             raise self._replaced(_OTHER_MARK)
         return stream

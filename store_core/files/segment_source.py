@@ -1,16 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One segment file, opened for reading."""
+"""One segment file, opened for reading; one that is compressed is expanded once into a temporary file."""
 
 from __future__ import annotations
 
 import os
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, Self
+from tempfile import TemporaryFile, gettempdir
+from threading import Lock
+from typing import TYPE_CHECKING, Final, Protocol, Self
 
-from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFoundError
+import pyarrow as pa
+
+from store_core.errors import (
+    WITHOUT_SEGMENT,
+    SegmentLayoutError,
+    SegmentVanishedError,
+    StoreAccessError,
+    StoreNotFoundError,
+)
 from store_core.files.access import explained_access
-from store_core.files.compressed_bytes import CompressedBytes, CompressedFile
 from store_core.files.local_bytes import LocalBytes
 from store_core.files.remote_bytes import RemoteBytes, RemoteFile
 from store_core.files.url_path import remote_file_of
@@ -18,6 +28,7 @@ from store_core.format.record.scan import Framing
 from store_core.format.segment_view import ByteSource, SegmentView
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from types import TracebackType
 
     import numpy as np
@@ -26,7 +37,13 @@ if TYPE_CHECKING:
     from store_core.format.columnar.spans import EntryLog
 
 
-_DISK_BLOCK = 512
+LARGEST_SEGMENT: Final = 2**31 - 1
+"""Bytes of the largest segment that RocketMQ can map (``MappedFile``: sizes are Java's int)."""
+
+_CHUNK: Final = 256 << 10
+"""Bytes that are expanded at once."""
+
+_DISK_BLOCK: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +61,8 @@ class Segment:
     """How the file is compressed, one of `store_core.files.names.CODECS`; `size` is then that of the segment in
     it. None for a plain file."""
     archive: str = ""  # path or URL of the tar archive that it is in; empty for a file of its own
-    begin: int = 0  # where it begins in what a compressed archive expands to
+    begin: int = 0  # where it begins in the archive, or in what that expands to
+    archive_modified: int = 0  # when the archive was written last, ns since 1970, if it is on a disk of this machine
 
     @property
     def name(self) -> str:
@@ -57,9 +75,14 @@ class Segment:
         return self.start_offset + self.size
 
     @property
+    def file(self) -> str:
+        """Path or URL of the file that has its bytes."""
+        return self.archive or self.path
+
+    @property
     def is_plain(self) -> bool:
-        """Whether the file's bytes are those of the segment, on a disk of this machine."""
-        return self.remote is None and self.codec is None
+        """Whether it is a file of its own, as RocketMQ writes it, on a disk of this machine."""
+        return self.remote is None and self.codec is None and not self.archive
 
     @property
     def framing(self) -> Framing:
@@ -102,6 +125,184 @@ class SegmentBytes(WalkedBytes, Protocol):
         """Refuse a file that was replaced since it was opened."""
 
 
+class ExpandedStream:
+    """The expanded bytes of a file from its beginning on, and how many were read."""
+
+    def __init__(self, segment: Segment) -> None:
+        self.path, self._codec = segment.file, segment.codec
+        self.identity = _identity(segment)
+        try:
+            with explained_access(Path(self.path)):
+                self._opened = pa.CompressedInputStream(_packed_stream(segment), self._codec)
+        except FileNotFoundError:
+            raise SegmentVanishedError(f"segment {self.path} was there when the read was planned, and is gone").advised(
+                WITHOUT_SEGMENT
+            ) from None
+        self.position = 0
+
+    def read(self, most: int = _CHUNK) -> bytes:
+        """Return the next bytes, in pieces of little memory; none at the end."""
+        try:
+            # Not `read`: when that fails, PyArrow keeps the memory which it took for the result for ever.
+            data: bytes = self._opened.read_buffer(min(most, _CHUNK)).to_pybytes()
+        except (pa.ArrowException, OSError) as error:
+            raise SegmentLayoutError(
+                f"{self.path} is not a whole {self._codec} file: {error}, after {self.position} bytes of what "
+                f"is in it. Copy it again, or move it elsewhere"
+            ) from None
+        self.position += len(data)
+        return data
+
+    def pass_to(self, position: int) -> None:
+        """Expand what precedes a position."""
+        while self.position < position:
+            if not self.read(position - self.position):
+                return
+
+    def close(self) -> None:
+        """Close the file."""
+        self._opened.close()
+
+
+def _packed_stream(segment: Segment) -> pa.NativeFile:
+    if segment.remote is None:
+        return pa.OSFile(segment.file)
+    place = segment.remote.path
+    storage = place.storage.opened()
+    return storage.file_system.open_input_stream(storage.path_of(place.relative), compression=None)
+
+
+def _identity(segment: Segment) -> tuple[object, ...]:
+    """Return what tells the file of a segment from another one, also one that takes its place."""
+    if segment.remote is not None:
+        return segment.codec, segment.remote
+    try:
+        status = Path(segment.file).stat()
+    except OSError:
+        return ()
+    return segment.codec, segment.file, status.st_size, status.st_mtime_ns, status.st_ino
+
+
+def expanded_size(segment: Segment) -> int:
+    """Count the bytes that a compressed file expands to, in little memory."""
+    with closing(ExpandedStream(segment)) as stream:
+        while stream.read():
+            if stream.position > LARGEST_SEGMENT:
+                raise SegmentLayoutError(
+                    f"{segment.file} expands to more than {LARGEST_SEGMENT} bytes: expected a segment. Move it "
+                    f"elsewhere"
+                )
+        return stream.position
+
+
+class _KeptStream:
+    """The stream that the reader of a segment in an archive leaves to that of the next one.
+
+    Without it each segment of an archive would be reached by expanding all before it.
+    """
+
+    def __init__(self) -> None:
+        self._stream: ExpandedStream | None = None
+        self._lock = Lock()
+
+    def keep(self, stream: ExpandedStream) -> None:
+        """Keep a stream, and close the one before."""
+        with self._lock:
+            before, self._stream = self._stream, stream
+        if before is not None:
+            before.close()
+
+    def taken(self, segment: Segment) -> ExpandedStream | None:
+        """Return the stream that leads to a segment, which is not kept any more; None if there is none."""
+        with self._lock:
+            stream = self._stream
+            if stream is None or stream.position > segment.begin or stream.identity != _identity(segment):
+                return None
+            self._stream = None
+        return stream
+
+
+_KEPT: Final = _KeptStream()
+
+
+class CompressedBytes(LocalBytes):
+    """A compressed segment file, expanded once into an unnamed temporary file, as far as it is read.
+
+    The temporary file has the bytes that the segment has to have, and takes disk for what is not zeros; it is read as
+    any segment on a disk.
+    """
+
+    def __init__(self, segment: Segment) -> None:
+        self._segment = segment
+        self._position = 0
+        self._stream = (_KEPT.taken(segment) if segment.archive else None) or ExpandedStream(segment)
+        with self._writing():
+            expanded = TemporaryFile("w+b", buffering=0)  # noqa: SIM115 -- closed by `__exit__`
+            expanded.truncate(segment.size)
+        super().__init__(segment.file, expanded, segment.size)
+
+    def next_data(self, position: int) -> int:
+        """Return `position`: where there are only zeros is not known before they are expanded."""
+        return position
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        super().__exit__(kind, error, trace)
+        if self._segment.archive and error is None:
+            _KEPT.keep(self._stream)
+        else:
+            self._stream.close()
+
+    def packed(self, begins: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+        """Return the bytes of ranges, one after another; parameters as of `LocalBytes.packed`."""
+        self._expand(int((begins + sizes).max()))
+        return super().packed(begins, sizes)
+
+    def read_into(self, target: memoryview, begin: int) -> None:
+        """Fill a buffer with the bytes from a position on."""
+        self._expand(begin + len(target))
+        super().read_into(target, begin)
+
+    def _expand(self, end: int) -> None:
+        """Expand the file up to a position."""
+        is_member = bool(self._segment.archive)  # which is followed by others
+        if is_member:
+            self._stream.pass_to(self._segment.begin + self._position)
+        while self._position < end:
+            self._put(self._stream.read(self.size - self._position + (not is_member)))
+            if not is_member and self._position == self.size and self._stream.read(1):
+                raise self._wrong_size("more")
+
+    def _put(self, data: bytes) -> None:
+        if not data:
+            raise self._wrong_size(f"{self._position}")
+        if self._position + len(data) > self.size:
+            raise self._wrong_size("more")
+        if data.strip(b"\0"):
+            with self._writing():
+                at = 0
+                while at < len(data):
+                    at += os.pwrite(self.descriptor, data[at:], self._position + at)
+        self._position += len(data)
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise StoreAccessError(
+                f"{self._segment.file}: could not expand it into a temporary file of {self._segment.size} bytes in "
+                f"{gettempdir()}: {error.strerror}. Give a directory with room for it by TMPDIR"
+            ) from None
+
+    def _wrong_size(self, found: str) -> SegmentLayoutError:
+        return SegmentLayoutError(
+            f"{self.path} expands to {found} bytes: expected {self.size}, up to where the next segment "
+            f"begins. Copy it again, or move it elsewhere"
+        )
+
+
 def open_ahead(segment: Segment) -> SegmentBytes:
     """Open a segment that is read from its beginning on."""
     return open_segment(segment, segment.size)
@@ -112,12 +313,11 @@ def open_segment(segment: Segment, ahead_to: int = 0) -> SegmentBytes:
 
     * `ahead_to`: Position up to which bytes may be requested before they are asked for, in bytes from its start.
     """
-    if segment.is_plain:
-        return open_file(segment)
-    if segment.remote is not None and segment.codec is None:
-        return RemoteBytes(segment.remote, ahead_to)
-    path, begin = (segment.archive, segment.begin) if segment.archive else (segment.path, None)
-    return CompressedBytes(CompressedFile(path, segment.codec or "", segment.remote, begin), segment.size)
+    if segment.codec is not None:
+        return CompressedBytes(segment)
+    if segment.remote is not None:
+        return RemoteBytes(segment.remote, ahead_to, segment.begin, segment.size)
+    return open_file(segment)
 
 
 def file_at(path: Path) -> Segment:
@@ -128,16 +328,19 @@ def file_at(path: Path) -> Segment:
 def open_file(segment: Segment) -> LocalBytes:
     """Open a file on this machine that is still as long as it was when it was listed; errors as of `open_segment`."""
     try:
-        with explained_access(Path(segment.path)):
-            file = open(segment.path, "rb")  # noqa: SIM115, PTH123 -- closed by whoever reads
+        with explained_access(Path(segment.file)):
+            file = open(segment.file, "rb")  # noqa: SIM115, PTH123 -- closed by whoever reads
     except FileNotFoundError as error:
         _check_directory(segment)
         raise _vanished(segment, "it is gone") from error
-    found = os.fstat(file.fileno()).st_size
-    if found < segment.size:
+    found = os.fstat(file.fileno())
+    if found.st_size < segment.begin + segment.size:
         file.close()
-        raise _vanished(segment, f"it has {found} bytes now")
-    return LocalBytes(segment.path, file, segment.size)
+        raise _vanished(segment, f"it has {found.st_size} bytes now")
+    if segment.archive and found.st_mtime_ns != segment.archive_modified:
+        file.close()
+        raise _vanished(segment, f"{segment.archive} was replaced")
+    return LocalBytes(segment.path, file, segment.size, segment.begin)
 
 
 def blocks_on_disk(file: Segment) -> int:
@@ -147,7 +350,7 @@ def blocks_on_disk(file: Segment) -> int:
 
 def modified_ns(segment: Segment) -> int:
     """Return when a segment was written last, ns since 1970; 0 if its storage does not tell."""
-    return os.stat(segment.path).st_mtime_ns if segment.remote is None else segment.remote.modified  # noqa: PTH116 -- text
+    return os.stat(segment.file).st_mtime_ns if segment.remote is None else segment.remote.modified  # noqa: PTH116 -- text
 
 
 def size_on_disk(segment: Segment) -> int:
@@ -162,7 +365,7 @@ def size_on_disk(segment: Segment) -> int:
 
 def _check_directory(segment: Segment) -> None:
     """Tell a worker that does not see the store from a segment that retention has deleted: that leaves a directory."""
-    directory = Path(segment.path).parent
+    directory = Path(segment.file).parent
     if not directory.is_dir():
         raise StoreNotFoundError(
             f"{directory} was there when the read was planned, and does not exist on {os.uname().nodename}, which was "

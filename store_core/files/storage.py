@@ -326,8 +326,6 @@ _HADOOP_WAYS: Final = (
     "the Python packages fsspec and hdfs-native"
 )
 
-_LOCAL: Final = "file"
-
 _ALIASES: Final = {"s3a": "s3", "s3n": "s3"}
 """Hadoop's names for the same stores."""
 
@@ -377,11 +375,6 @@ class RemotePath(NamedTuple):
         return self.storage.url_of(self.relative)
 
 
-def local_file(path: str) -> RemotePath:
-    """Return a file on a disk of this machine, by its absolute path, for those who read ranges of it."""
-    return RemotePath(Storage(_LOCAL, "", NO_SETTINGS), path.lstrip("/"))
-
-
 def parse_url(url: str, settings: StorageSettings) -> RemotePath | None:
     """Return what a URL stands for; None for the path of a local file."""
     parts = _URL.fullmatch(url)
@@ -414,7 +407,7 @@ def _opened(storage: Storage, _process: int) -> OpenStorage:
     try:
         if storage.scheme in _HADOOP:
             return _of_hadoop(storage)
-        return _of_pyarrow(storage) if storage.scheme in (*_SETTINGS, _LOCAL) else _of_fsspec(storage)
+        return _of_pyarrow(storage) if storage.scheme in _SETTINGS else _of_fsspec(storage)
     except (InvalidOptionError, UnsupportedStoreError):
         raise
     except (OSError, ValueError, TypeError, NotImplementedError, pa.ArrowException) as error:
@@ -427,8 +420,6 @@ def _opened(storage: Storage, _process: int) -> OpenStorage:
 def _of_pyarrow(storage: Storage) -> OpenStorage:
     from pyarrow import fs  # noqa: PLC0415 -- takes long to import, and most stores are local
 
-    if storage.scheme == _LOCAL:
-        return OpenStorage(fs.LocalFileSystem(), "/")
     given: dict[str, Any] = storage.settings.arguments(_SETTINGS[storage.scheme])
     before, _, place = storage.authority.rpartition("@")
     is_google = storage.scheme in ("gs", "gcs")

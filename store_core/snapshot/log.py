@@ -16,12 +16,11 @@ from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias
 from store_core.errors import SegmentLayoutError, SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.archive_listing import archive_at, archive_segments
-from store_core.files.compressed_bytes import CompressedFile, expanded_size
 from store_core.files.file_system import OsFileSystem
 from store_core.files.local_listing import refuse_other_file, segments_in, single_file
 from store_core.files.names import COMMIT_LOG, archive_error, compressed_error, is_archive, twin_note
 from store_core.files.segment_paths import is_all_zeros
-from store_core.files.segment_source import Segment, SegmentBytes, open_segment
+from store_core.files.segment_source import Segment, SegmentBytes, expanded_size, open_segment
 from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_kind import (
     MEMBER_DATA,
@@ -208,9 +207,8 @@ class Log:
 
 def segments_at(place: Path, notes: list[str], *, reads_entries: bool, compressed: bool) -> list[Segment]:
     """Return the segment files that one place stands for; `notes` gets what is left out. See `Log.of`."""
-    archive = archive_at(place) if is_archive(place) else None
-    if archive is not None:
-        return archive_segments(archive, notes)
+    if is_archive(place):
+        return archive_segments(archive_at(place), notes)
     if isinstance(place, ConfiguredRoot):
         notes += place.notes
         if log_directories(place) != (place / COMMIT_LOG,):
@@ -343,14 +341,11 @@ def _with_expanded_sizes(segments: list[Segment]) -> list[Segment]:
     usual = max(distances, key=lambda size: (distances[size], -size), default=0)
     sizes = [*(after.start_offset - before.start_offset for before, after in pairwise(segments)), 0]
     return [
-        segment if segment.codec is None or segment.archive else _expanded(segment, size if size == usual else 0)
+        segment
+        if segment.codec is None or segment.archive
+        else replace(segment, size=size if size == usual > 0 else expanded_size(segment))
         for segment, size in zip(segments, sizes, strict=True)
     ]
-
-
-def _expanded(segment: Segment, known_size: int) -> Segment:
-    codec = segment.codec or ""
-    return replace(segment, size=known_size or expanded_size(CompressedFile(segment.path, codec, segment.remote)))
 
 
 def _is_same(one: Segment, other: Segment) -> bool:

@@ -577,9 +577,8 @@ def _archives(directory: Path) -> Judge:
 
     def judge(data: bytes) -> None:
         path.write_bytes(data)
-        archive = archive_at(path)
         with refused(StoreError):
-            for segment in archive_segments(archive, []) if archive else ():
+            for segment in archive_segments(archive_at(path), []):
                 if segment.size > len(data):
                     raise Finding(f"a segment of {segment.size} bytes in an archive of {len(data)}")
 

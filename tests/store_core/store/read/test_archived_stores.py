@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import io
+import os
 import shutil
 import tarfile
 from typing import TYPE_CHECKING, Final
@@ -14,7 +15,7 @@ import pytest
 from store_core import read_messages, read_view, store_at
 from store_core.answers import bill, check
 from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError, UnsupportedStoreError
-from store_core.files import archive_listing, compressed_bytes
+from store_core.files import archive_listing, segment_source
 from store_core.files.names import CODECS
 from store_core.store.read.ranges import task_groups
 from store_core.store.read.read_options import ReadOptions
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from store_core.files.segment_source import Segment
     from store_core.files.store_path import StorePaths
     from tests.golden_stores import UnpackedStore
     from tests.object_store import ObjectStore
@@ -131,6 +133,17 @@ def test_archive_that_is_replaced_while_it_is_read_is_an_error(root: Path, tmp_p
         reader.read_all()
 
 
+@pytest.mark.parametrize("change", [lambda path: os.utime(path, ns=(1, 1)), lambda path: os.truncate(path, 600)])
+def test_archive_on_a_disk_that_is_replaced_or_cut_before_it_is_read_is_an_error(
+    root: Path, tmp_path: Path, change: Callable[[Path], None]
+) -> None:
+    path = packed(root, tmp_path / "copy.tar")
+    reader = read_messages(path)
+    change(path)
+    with pytest.raises(SegmentVanishedError, match="was there when the read was planned, and"):
+        reader.read_all()
+
+
 def test_plain_archive_has_a_partition_for_each_segment_and_a_compressed_one_has_one(
     root: Path, tmp_path: Path
 ) -> None:
@@ -147,13 +160,13 @@ def test_segments_of_a_compressed_archive_are_expanded_once(
     expected = rows(root)
     reader = read_messages(path)
     opened: list[object] = []
-    streams = compressed_bytes.ExpandedStream
+    streams = segment_source.ExpandedStream
 
-    def counted(file: compressed_bytes.CompressedFile) -> object:
-        opened.append(file)
-        return streams(file)
+    def counted(segment: Segment) -> object:
+        opened.append(segment)
+        return streams(segment)
 
-    monkeypatch.setattr(compressed_bytes, "ExpandedStream", counted)
+    monkeypatch.setattr(segment_source, "ExpandedStream", counted)
     assert expected == reader.read_all()
     assert 1 == len(opened)
 

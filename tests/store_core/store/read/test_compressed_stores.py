@@ -11,7 +11,7 @@ import pytest
 
 from store_core import read_messages, read_view
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
-from store_core.files import compressed_bytes
+from store_core.files import segment_source
 from store_core.files.names import CODECS
 from store_core.snapshot.log import Log
 from store_core.views.view_columns import VIEWS
@@ -110,7 +110,7 @@ def test_segment_that_expands_to_another_size_is_named(root: Path) -> None:
 
 
 def test_bomb_is_refused_before_it_takes_memory(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compressed_bytes, "LARGEST_SEGMENT", 1 << 20)
+    monkeypatch.setattr(segment_source, "LARGEST_SEGMENT", 1 << 20)
     last = segments(root)[-1]
     last.write_bytes(bytes(2 << 20))
     target = compress(last, ".gz")
