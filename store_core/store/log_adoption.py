@@ -101,7 +101,7 @@ class LogAdoption:
     offsets : QueueOffsets
         The next index of every queue: a copy of the store's own.
     complete_index : callable
-        Indexes what earlier appends left out, see `DerivedStructures.complete_index`.
+        Indexes what earlier appends left out, see `StoreServices.complete_index`.
 
     Raises
     ------

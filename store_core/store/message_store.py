@@ -84,15 +84,15 @@ class DefaultMessageStore(StoreReading):
         if self._overlay is not None:
             # Queues try a failed write again for half a minute: what is in the way of a directory stays there.
             setup = replace(setup, file_system=self._overlay, clock=WaitlessClock(setup.clock))
-        self._setup, self._services = setup, StoreServices(setup)
+        self._setup, services = setup, StoreServices(setup)
         self._lock = lock_of(setup.path, setup.config, setup.file_system)
         self._abort = AbortFile(setup.path, setup.file_system)
-        super().__init__(setup, self._services.commit_log, self._services.derived)
-        self.checkpoint, self.clean_services = self._services.checkpoint, self._services.clean
-        self.consume_queue_store, self.index_service = self._derived.queues, self._derived.index
-        self.reput_message_service = self._derived.reput
+        super().__init__(setup, services)
+        self.checkpoint, self.clean_services = services.checkpoint, services.clean
+        self.consume_queue_store, self.index_service = services.queues, services.index
+        self.reput_message_service = services.reput
         self.running_flags, self.stats = self.commit_log.running_flags, self.commit_log.stats
-        self.is_shutdown, self.recovery_report = setup.is_read_only, self._derived.recovery.report
+        self.is_shutdown, self.recovery_report = setup.is_read_only, services.recovery.report
         self.put_message_hooks = default_hooks(setup.config, self) if setup.broker_hooks else []
         self._puts = PutService(self.commit_log, self, self.put_message_hooks)
 
@@ -265,7 +265,7 @@ class DefaultMessageStore(StoreReading):
 
     def _try_out(self) -> RecoveryReport:
         """Load a read-only store, release it and report; if the store is refused, the report says why."""
-        recovery = self._derived.recovery
+        recovery = self._services.recovery
         recovery.is_live, recovery.is_prediction = is_lock_held(self.path), True
         try:
             self._load()
@@ -279,7 +279,7 @@ class DefaultMessageStore(StoreReading):
 
     def _load(self) -> None:
         with explained_access(self.path):
-            self._report(self._derived.recover(last_exit_ok=not self._abort.exists))
+            self._report(self._services.recover(last_exit_ok=not self._abort.exists))
 
     def _report(self, report: RecoveryReport) -> None:
         """Keep a report, with what only the store knows."""
@@ -356,8 +356,8 @@ class DefaultMessageStore(StoreReading):
 
         No messages may be put until the records are adopted or abandoned.
         """
-        derived, files = self._derived, self._setup.file_system
-        return LogAdoption(self.commit_log, self.checkpoint, derived.reput, files, derived.complete_index)
+        services, files = self._services, self._setup.file_system
+        return LogAdoption(self.commit_log, self.checkpoint, services.reput, files, services.complete_index)
 
     # ---- the log
 
@@ -379,9 +379,9 @@ class DefaultMessageStore(StoreReading):
         to where it ended are not added to it.
         """
         if offset < self.max_physical_offset:
-            reput = self._derived.reput
+            reput = self._services.reput
             with reput.paused():
-                self._derived.recovery.truncate(offset)
+                self._services.recovery.truncate(offset)
                 reput.reput_from_offset = min(reput.reput_from_offset, offset)
 
     def truncate_files(self, offset: int) -> bool:
@@ -397,7 +397,7 @@ class DefaultMessageStore(StoreReading):
         view = file.select(0) if file is not None else None
         if view is None:
             return True
-        position, rules = offset % queue.file_size, self._derived.rules
+        position, rules = offset % queue.file_size, self._services.rules
         return check_message_and_return_size(
             view, position, len(view), rules, check_crc=True, read_body=True
         ).is_success

@@ -27,141 +27,17 @@ from store_core.store.reput import (
     ReputMessageService,
 )
 from store_core.store.store_layout import log_paths
-from store_core.store.store_state import RunningFlag, StoreCheckpoint
+from store_core.store.store_state import RunningFlag, RunningFlags, StoreCheckpoint
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.queue.queue_path import QueueRules
     from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.put_result import ReplicaService
     from store_core.store.recovery.recovery_report import RecoveryReport
 
 
 _LOG: Final = logging.getLogger("store_core")
-
-
-class DerivedStructures:
-    """The queues and index of a store, from loading to closing.
-
-    * `root`: The store's root.
-    * `is_master`: Whether dispatching skips bytes that are not a record.
-    * `notifies`: Whether listeners are notified of dispatched messages.
-    * `filter_bit_map`: Returns the bit map of a record, see `Dispatcher`.
-    * `reads_rocksdb`: As of `ConsumeQueueStore`.
-    """
-
-    def __init__(  # noqa: PLR0913 -- location, inputs, and the services it depends on
-        self,
-        root: Path,
-        log: CommitLog,
-        checkpoint: StoreCheckpoint,
-        rules: QueueRules,
-        file_system: FileSystem,
-        clock: Clock,
-        *,
-        is_master: bool = True,
-        notifies: bool = True,
-        filter_bit_map: FilterBitMap | None = None,
-        reads_rocksdb: bool = False,
-    ) -> None:
-        self._log = log
-        self._checkpoint = checkpoint
-        self._log_on_disk = 0
-        self.rules = rules
-        flags = log.running_flags
-        services = QueueServices(
-            rules, file_system, clock,
-            can_write=lambda: flags.is_cq_writeable,
-            on_error=lambda: _set(log, RunningFlag.WRITE_LOGICS_QUEUE_ERROR),
-            reads_rocksdb=reads_rocksdb,
-        )  # fmt: skip
-        self.queues = ConsumeQueueStore(root, services, self._note_put)
-        self.index = IndexService(
-            root / INDEX_DIRECTORY, rules, file_system, clock,
-            on_full=self._note_full_index, on_error=lambda: _set(log, RunningFlag.WRITE_INDEX_FILE_ERROR),
-        )  # fmt: skip
-        self.dispatcher = Dispatcher(self.queues, self.index, filter_bit_map)
-        queue = log.mapped_file_queue
-        self.reput = ReputMessageService(
-            queue, self.dispatcher, rules, clock, self._dispatch_end, is_master=is_master, notifies=notifies
-        )
-        log.on_moved = self.reput.wakeup
-        self.recovery = StoreRecovery(log, self.queues, self.index, checkpoint, self.dispatcher, rules)
-        self.flush_service = FlushConsumeQueueService(log.config, self.queues, checkpoint, clock)
-        self._checkpoint_service = FlushCheckpointService(checkpoint, clock)
-
-    def _note_put(self, store_timestamp: int, physical_offset: int) -> None:
-        """Note up to where queues have units; not after one that couldn't be written, which a restart has to add."""
-        if not self._log.running_flags.is_cq_writeable:
-            return
-        self._checkpoint.last_put = store_timestamp, physical_offset
-        if self._log.config.broker_role == "SLAVE":
-            self._checkpoint.physic_msg_timestamp = store_timestamp
-
-    def _note_full_index(self, end_timestamp: int) -> None:
-        """Record that a full index file is on disk, after the log that it points into.
-
-        Otherwise the log could end before the index after a power failure, and what is put then would not be indexed.
-        """
-        log, end = self._log.mapped_file_queue, self._log.max_offset
-        try:
-            log.force(max(self._log.flushed_where, self._log_on_disk))
-        except OSError as error:
-            _LOG.error("the log could not be flushed, and the checkpoint does not cover the index yet: %s", error)
-            self._log.note_error(error)
-            return
-        self._log_on_disk = end
-        self._checkpoint.index_msg_timestamp = end_timestamp
-        self._checkpoint.flush()
-
-    def _dispatch_end(self) -> int:
-        return self._log.max_offset if self._log.config.read_un_committed else self._log.confirm_offset
-
-    # ---- life
-
-    def recover(self, *, last_exit_ok: bool) -> RecoveryReport:
-        """Load and recover (`StoreRecovery.run`), then dispatch what is due (`StoreRecovery.catch_up`)."""
-        self.recovery.run(last_exit_ok=last_exit_ok)
-        return self.recovery.catch_up(self.reput)
-
-    def complete_index(self, begin: int) -> bool:
-        """Index the records from an offset up to the log's end; result and errors as of `complete_index`."""
-        with self.reput.paused():
-            return complete_index(self.index, self._log.mapped_file_queue.mapped_files, begin, self.rules)
-
-    def start(self) -> None:
-        """Start the services."""
-        self.reput.start()
-        self.flush_service.start()
-        if self.rules.features.flushes_checkpoint_by_timer:
-            self._checkpoint_service.start()
-
-    def shutdown(self) -> bool:
-        """Dispatch what is left, stop the services and flush everything; return False if any of that failed."""
-        ended = self.reput.shutdown()
-        try:
-            self.index.close()
-        except OSError as error:
-            self.reput.report(error)
-            ended = False
-        ended = self._checkpoint_service.shutdown() and ended
-        return self.flush_service.shutdown() and self.flush_service.error is None and ended
-
-    @property
-    def dispatch_behind_bytes(self) -> int:
-        """Bytes of the log not yet dispatched (``dispatchBehindBytes``)."""
-        return self._log.confirm_offset - self.reput.reput_from_offset
-
-    def close(self) -> None:
-        """Close the files without flushing."""
-        self.queues.close()
-        for file in self.index.files:
-            file.close()
-
-
-def _set(log: CommitLog, flag: RunningFlag) -> None:
-    log.running_flags.set(flag)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,15 +85,16 @@ class StoreSetup:
 
 
 class StoreServices:
-    """Loads, starts, shuts down and closes a store's services, in an order that is safe to interrupt at any point."""
+    """What an open store is made of: loaded, started, shut down and closed in an order that may be interrupted."""
 
     def __init__(self, setup: StoreSetup) -> None:
         path, config, clock, file_system = setup.path, setup.config, setup.clock, setup.file_system
-        self._cleans = setup.cleans
+        self._config, self._cleans = config, setup.cleans
+        self._log_on_disk = 0
         self._allocate = allocate_service(config, clock, file_system)
         self.checkpoint = StoreCheckpoint(path, file_system, config.release)
         space = disk_space(path, config, file_system)
-        self.commit_log = CommitLog(
+        log = self.commit_log = CommitLog(
             log_paths(path, config, file_system, space.full_paths),
             config,
             file_system,
@@ -228,26 +105,79 @@ class StoreServices:
             replicas=setup.replicas,
             is_batch_topic=setup.is_batch_topic,
         )
-        self.commit_log.mapped_file_queue.takes_twins = setup.is_read_only
-        self.derived = DerivedStructures(
-            path,
-            self.commit_log,
-            self.checkpoint,
-            config.queue_rules(setup.batch_topics),
-            file_system,
-            clock,
-            is_master=setup.broker.broker_id == 0,
-            notifies=setup.notifies,
-            filter_bit_map=setup.filter_bit_map if setup.broker.enable_calc_filter_bit_map else None,
+        log.mapped_file_queue.takes_twins = setup.is_read_only
+        rules, flags = config.queue_rules(setup.batch_topics), log.running_flags
+        self.rules = rules
+        services = QueueServices(
+            rules, file_system, clock,
+            can_write=lambda: flags.is_cq_writeable,
+            on_error=lambda: _set(flags, RunningFlag.WRITE_LOGICS_QUEUE_ERROR),
             reads_rocksdb=setup.is_read_only,
-        )
-        self.clean = CleanServices(config, self.commit_log, space, self.derived.queues, self.derived.index, clock)
+        )  # fmt: skip
+        self.queues = ConsumeQueueStore(path, services, self._note_put)
+        self.index = IndexService(
+            path / INDEX_DIRECTORY, rules, file_system, clock,
+            on_full=self._note_full_index, on_error=lambda: _set(flags, RunningFlag.WRITE_INDEX_FILE_ERROR),
+        )  # fmt: skip
+        bit_map = setup.filter_bit_map if setup.broker.enable_calc_filter_bit_map else None
+        dispatcher = Dispatcher(self.queues, self.index, bit_map)
+        self.reput = ReputMessageService(
+            log.mapped_file_queue, dispatcher, rules, clock, self._dispatch_end,
+            is_master=setup.broker.broker_id == 0, notifies=setup.notifies,
+        )  # fmt: skip
+        log.on_moved = self.reput.wakeup
+        self.recovery = StoreRecovery(log, self.queues, self.index, self.checkpoint, dispatcher, rules)
+        self.flush_service = FlushConsumeQueueService(config, self.queues, self.checkpoint, clock)
+        self._checkpoint_service = FlushCheckpointService(self.checkpoint, clock)
+        self.clean = CleanServices(config, log, space, self.queues, self.index, clock)
+
+    def _note_put(self, store_timestamp: int, physical_offset: int) -> None:
+        """Note up to where queues have units; not after one that couldn't be written, which a restart has to add."""
+        if not self.commit_log.running_flags.is_cq_writeable:
+            return
+        self.checkpoint.last_put = store_timestamp, physical_offset
+        if self._config.broker_role == "SLAVE":
+            self.checkpoint.physic_msg_timestamp = store_timestamp
+
+    def _note_full_index(self, end_timestamp: int) -> None:
+        """Record that a full index file is on disk, after the log that it points into.
+
+        Otherwise the log could end before the index after a power failure, and what is put then would not be indexed.
+        """
+        log, end = self.commit_log.mapped_file_queue, self.commit_log.max_offset
+        try:
+            log.force(max(self.commit_log.flushed_where, self._log_on_disk))
+        except OSError as error:
+            _LOG.error("the log could not be flushed, and the checkpoint does not cover the index yet: %s", error)
+            self.commit_log.note_error(error)
+            return
+        self._log_on_disk = end
+        self.checkpoint.index_msg_timestamp = end_timestamp
+        self.checkpoint.flush()
+
+    def _dispatch_end(self) -> int:
+        return self.commit_log.max_offset if self._config.read_un_committed else self.commit_log.confirm_offset
+
+    # ---- life
+
+    def recover(self, *, last_exit_ok: bool) -> RecoveryReport:
+        """Load and recover (`StoreRecovery.run`), then dispatch what is due (`StoreRecovery.catch_up`)."""
+        self.recovery.run(last_exit_ok=last_exit_ok)
+        return self.recovery.catch_up(self.reput)
+
+    def complete_index(self, begin: int) -> bool:
+        """Index the records from an offset up to the log's end; result and errors as of `complete_index`."""
+        with self.reput.paused():
+            return complete_index(self.index, self.commit_log.mapped_file_queue.mapped_files, begin, self.rules)
 
     def start(self) -> None:
         """Start the threads."""
         self._allocate.start()
         self.commit_log.start()
-        self.derived.start()
+        self.reput.start()
+        self.flush_service.start()
+        if self.rules.features.flushes_checkpoint_by_timer:
+            self._checkpoint_service.start()
         if self._cleans:
             self.clean.start()
 
@@ -261,16 +191,34 @@ class StoreServices:
         """
         ended = self.clean.shutdown()
         ended = self.commit_log.shutdown() and ended
-        ended = self.derived.shutdown() and ended
+        ended = self.reput.shutdown() and ended
+        try:
+            self.index.close()
+        except OSError as error:
+            self.reput.report(error)
+            ended = False
+        ended = self._checkpoint_service.shutdown() and ended
+        ended = self.flush_service.shutdown() and self.flush_service.error is None and ended
         ended = self._allocate.shutdown() and ended
         self.checkpoint.flush()
-        return ended and self.commit_log.is_flushed and self.derived.dispatch_behind_bytes == 0
+        return ended and self.commit_log.is_flushed and self.dispatch_behind_bytes == 0
+
+    @property
+    def dispatch_behind_bytes(self) -> int:
+        """Bytes of the log not yet dispatched (``dispatchBehindBytes``)."""
+        return self.commit_log.confirm_offset - self.reput.reput_from_offset
 
     def close(self) -> None:
         """Close the files without flushing."""
         self.checkpoint.close()
-        self.derived.close()
+        self.queues.close()
+        for file in self.index.files:
+            file.close()
         self.commit_log.close()
+
+
+def _set(flags: RunningFlags, flag: RunningFlag) -> None:
+    flags.set(flag)
 
 
 def disk_space(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> DiskSpace:

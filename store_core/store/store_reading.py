@@ -27,8 +27,7 @@ from store_core.store.memory import physical_memory
 if TYPE_CHECKING:
     from store_core.format.message import MessageExt
     from store_core.store.get_message import AnyQueue, GetMessageResult, QueueUnit
-    from store_core.store.put.commit_log import CommitLog
-    from store_core.store.store_life import DerivedStructures, StoreSetup
+    from store_core.store.store_life import StoreServices, StoreSetup
 
 
 _ROUNDS: Final = 3
@@ -42,10 +41,10 @@ class StoreReading:
     What was put before is dispatched to queues and index first, so that a reader sees it.
     """
 
-    def __init__(self, setup: StoreSetup, commit_log: CommitLog, derived: DerivedStructures) -> None:
+    def __init__(self, setup: StoreSetup, services: StoreServices) -> None:
         self.config, self.is_read_only, self.is_batch_topic = setup.config, setup.is_read_only, setup.is_batch_topic
-        self.commit_log, self._derived, self._clock = commit_log, derived, setup.clock
-        self._records = LogLookup(commit_log.mapped_file_queue)
+        self.commit_log, self._services, self._clock = services.commit_log, services, setup.clock
+        self._records = LogLookup(self.commit_log.mapped_file_queue)
         self._parser = PropertyParser.of_release(setup.config.release)
 
     @cached_property
@@ -57,7 +56,7 @@ class StoreReading:
     @property
     def dispatch_behind_bytes(self) -> int:
         """Bytes of the log not yet dispatched to queues and index."""
-        return self._derived.dispatch_behind_bytes
+        return self._services.dispatch_behind_bytes
 
     def dispatch_now(self) -> None:
         """Dispatch all that may be dispatched to queues and index, and wait; a service also does so continuously.
@@ -65,7 +64,7 @@ class StoreReading:
         With synchronous flush and release 5.3 that is what has been flushed, with write buffers what is committed.
         """
         if self.dispatch_behind_bytes > 0 and not self.is_read_only:
-            self._derived.reput.run_once()
+            self._services.reput.run_once()
 
     def get_max_offset_in_queue(self, topic: str, queue_id: int, *, committed: bool = True) -> int:
         """Return the index one past a queue's last readable message; 0 if there is none.
@@ -91,7 +90,7 @@ class StoreReading:
 
     def _queue(self, topic: str, queue_id: int) -> AnyQueue | None:
         self.dispatch_now()
-        return self._derived.queues.get(topic, queue_id)
+        return self._services.queues.get(topic, queue_id)
 
     def _first_of_unknown(self, topic: str) -> int:
         return -1 if self.is_batch_topic(topic) else 0
@@ -195,7 +194,7 @@ class StoreReading:
         result = QueryMessageResult(release=self.config.release)
         latest = end
         for _ in range(_ROUNDS):
-            found = self._derived.index.query_offset(topic, key, max_num, begin, latest)
+            found = self._services.index.query_offset(topic, key, max_num, begin, latest)
             offsets = sorted(found.physical_offsets)
             if not offsets:
                 break

@@ -23,12 +23,7 @@ from typing import TYPE_CHECKING, Final, cast
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from store_core import MessageStoreConfig
-from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem
-from store_core.store.put.commit_log import CommitLog
-from store_core.store.store_layout import log_paths
-from store_core.store.store_life import DerivedStructures
-from store_core.store.store_state import StoreCheckpoint
+from store_core.store.store_life import StoreServices, StoreSetup
 from tests.benchmarks.measure import Timing
 from tests.benchmarks.segments import make_log
 from tests.interop.judge import Judge
@@ -98,14 +93,9 @@ def lose_queues(store: Path) -> None:
 def recover_here(store: Path, release: Release, *, index: bool, bodies: bool = True) -> RecoveryReport:
     """Do the steps of opening a store before services start."""
     config = MessageStoreConfig(release=release, message_index_enable=index, check_crc_on_recover=bodies)
-    disk, clock = OsFileSystem(), SystemClock()
-    checkpoint = StoreCheckpoint(store, disk, release)
-    log = CommitLog(log_paths(store, config, disk), config, disk, clock, checkpoint=checkpoint)
-    derived = DerivedStructures(store, log, checkpoint, config.queue_rules(), disk, clock)
-    report = derived.recover(last_exit_ok=False)
-    derived.close()
-    log.close()
-    checkpoint.close()
+    services = StoreServices(StoreSetup(store, config))
+    report = services.recover(last_exit_ok=False)
+    services.close()
     return report
 
 

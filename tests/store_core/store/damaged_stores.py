@@ -20,9 +20,7 @@ from store_core.format.record.record_head import read_frame
 from store_core.format.release import RELEASE_RULES
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.store.broker_config import snake_case
-from store_core.store.put.commit_log import CommitLog
-from store_core.store.store_layout import log_paths
-from store_core.store.store_life import DerivedStructures
+from store_core.store.store_life import StoreServices, StoreSetup
 from store_core.store.store_state import StoreCheckpoint
 from tests.golden_stores import read_conf
 from tests.store_core.fakes import FakeClock
@@ -30,6 +28,7 @@ from tests.store_core.fakes import FakeClock
 if TYPE_CHECKING:
     from store_core.files.mapped_file import MappedFile
     from store_core.store.message_store_config import Release
+    from store_core.store.put.commit_log import CommitLog
     from store_core.store.recovery.recovery_report import RecoveryReport
 
 
@@ -116,32 +115,31 @@ def open_damaged(
 ) -> Opened:
     """Open a store in two steps, and record its state after each; services are not started."""
     disk, clock = file_system or OsFileSystem(), FakeClock()
-    checkpoint = StoreCheckpoint(root, disk, config.release)
-    log = CommitLog(log_paths(root, config, disk), config, disk, clock, checkpoint=checkpoint)
-    derived = DerivedStructures(root, log, checkpoint, config.queue_rules(batch_topics), disk, clock)
+    services = StoreServices(
+        StoreSetup(root, config, batch_topics=frozenset(batch_topics), clock=clock, file_system=disk)
+    )
     opened = Opened(load=True, index_times={StoreCheckpoint(root, disk, config.release).load().index_msg_timestamp})
     try:
-        derived.recovery.run(last_exit_ok=not AbortFile(root, disk).exists)
-        opened.after_load = _state(log, derived, checkpoint)
-        opened.report = derived.recovery.catch_up(derived.reput)
-        opened.after_start = _state(log, derived, checkpoint)
-        opened.index_times |= {file.end_timestamp for file in derived.index.files if file.is_full}
-        opened.units = {f"{queue.topic}/{queue.queue_id}": _units(queue) for queue in derived.queues.queues()}
+        services.recovery.run(last_exit_ok=not AbortFile(root, disk).exists)
+        opened.after_load = _state(services)
+        opened.report = services.recovery.catch_up(services.reput)
+        opened.after_start = _state(services)
+        opened.index_times |= {file.end_timestamp for file in services.index.files if file.is_full}
+        opened.units = {f"{queue.topic}/{queue.queue_id}": _units(queue) for queue in services.queues.queues()}
         opened.index = {
-            (topic, key): derived.index.query_offset(topic, key, 64, 0, 2**63 - 1).physical_offsets
+            (topic, key): services.index.query_offset(topic, key, 64, 0, 2**63 - 1).physical_offsets
             for topic, key in keys
         }
-        opened.found = {key: _readable(log, offsets) for key, offsets in opened.index.items()}
+        opened.found = {key: _readable(services.commit_log, offsets) for key, offsets in opened.index.items()}
     except StoreError as error:
         opened.load, opened.refusal = False, str(error)
     finally:
-        derived.close()
-        log.close()
-        checkpoint.close()
+        services.close()
     return opened
 
 
-def _state(log: CommitLog, derived: DerivedStructures, checkpoint: StoreCheckpoint) -> dict[str, Any]:
+def _state(services: StoreServices) -> dict[str, Any]:
+    log, checkpoint = services.commit_log, services.checkpoint
     is_new = log.config.features.keeps_confirmed_offset
     logics = checkpoint.logics_msg_timestamp
     if not log.config.features.keeps_flushed_queue_offset and checkpoint.last_put != (0, 0):
@@ -160,7 +158,7 @@ def _state(log: CommitLog, derived: DerivedStructures, checkpoint: StoreCheckpoi
         "maxPhyOffset": log.max_offset,
         "minPhyOffset": log.min_offset,
         "flushedWhere": log.flushed_where,
-        "confirmOffsetField": derived.recovery.report.confirm_offset,
+        "confirmOffsetField": services.recovery.report.confirm_offset,
         "checkpoint": marks,
         "queues": {
             f"{queue.topic}/{queue.queue_id}": [
@@ -168,7 +166,7 @@ def _state(log: CommitLog, derived: DerivedStructures, checkpoint: StoreCheckpoi
                 queue.max_offset_in_queue,
                 queue.max_physical_offset,
             ]
-            for queue in derived.queues.queues()
+            for queue in services.queues.queues()
         },
     }
 

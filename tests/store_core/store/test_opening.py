@@ -140,7 +140,7 @@ def test_store_that_does_not_start_leaves_no_abort(tmp_path: Path, monkeypatch: 
     def fail(_: object) -> None:
         raise OSError("no thread")
 
-    monkeypatch.setattr("store_core.store.store_life.DerivedStructures.start", fail)
+    monkeypatch.setattr("store_core.store.store_life.FlushConsumeQueueService.start", fail)
     with pytest.raises(OSError, match="no thread"):
         DefaultMessageStore.open(tmp_path, config())
 

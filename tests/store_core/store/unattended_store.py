@@ -28,7 +28,7 @@ class UnattendedStore(DefaultMessageStore):
         self.commit_log.flusher.flush_service.finish()
 
     def flush_queues(self) -> None:
-        self._derived.flush_service.flush_thoroughly()
+        self._services.flush_service.flush_thoroughly()
 
     def abandon(self) -> None:
         """Drop the store, as when the process dies."""
