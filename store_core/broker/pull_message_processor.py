@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from store_core.broker.consumer_filter import ExpressionMessageFilter
     from store_core.broker.consumer_offset import ConsumerOffsetManager
     from store_core.files.clock import Clock
-    from store_core.snapshot.config_json import JsonObject
     from store_core.store.broker_config import BrokerConfig
     from store_core.store.message_store import DefaultMessageStore
 
@@ -215,63 +214,17 @@ OFFSET_MOVED_EVENT: Final = "OFFSET_MOVED_EVENT"
 """Topic of the events."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OffsetMovedEvent:
-    """A pull whose offset was moved (RocketMQ: ``OffsetMovedEvent``); 4.x stores it, 5.x only logs it.
+def offset_moved_event(request: PullMessageRequest, offset_new: int, broker_name: str) -> bytes:
+    """Encode a pull whose offset was moved, as fastjson encodes RocketMQ's ``OffsetMovedEvent``.
 
-    * `offset_request`, `offset_new`: The requested offset, and the one that the consumer is sent to.
+    4.x stores it, 5.x only logs it.
+
+    * `offset_new`: Where the consumer is sent.
     """
-
-    consumer_group: str
-    topic: str
-    broker_name: str
-    queue_id: int
-    offset_request: int
-    offset_new: int
-
-    def encode(self) -> bytes:
-        """Encode it as fastjson encodes RocketMQ's class.
-
-        Examples
-        --------
-        >>> OffsetMovedEvent(
-        ...     consumer_group="g", topic="orders", broker_name="b", queue_id=1, offset_request=9, offset_new=5
-        ... ).encode().decode()
-        '{"consumerGroup":"g","messageQueue":{"brokerName":"b","queueId":1,"topic":"orders"},"offsetNew":5,"offsetRequest":9}'
-        """
-        queue: JsonObject = {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
-        event: JsonObject = {
-            "consumerGroup": self.consumer_group,
-            "messageQueue": queue,
-            "offsetNew": self.offset_new,
-            "offsetRequest": self.offset_request,
-        }
-        return _on_one_line(event).encode()
-
-    def to_message(self, broker_host: tuple[str, int], now_ms: int) -> Message:
-        """Return the message that a 4.x broker stores (``PullMessageProcessor.generateOffsetMovedEvent``).
-
-        * `broker_host`: Used as born host and as store host.
-        * `now_ms`: Born timestamp.
-        """
-        # DELAY comes from a call of setDelayTimeLevel(0), between the other two in the Java map's history.
-        properties = PropertyMap({TAGS: self.consumer_group, DELAY: "0", KEYS: self.consumer_group})
-        return Message(
-            OFFSET_MOVED_EVENT,
-            self.encode(),
-            properties=properties,
-            born_timestamp=now_ms,
-            born_host=broker_host,
-            store_host=broker_host,
-        )
-
-
-def _on_one_line(members: JsonObject) -> str:
-    parts = []
-    for key, value in members.items():
-        shown = _on_one_line(dict(value.items())) if isinstance(value, dict) else write_config(value)
-        parts.append(f"{write_config(key)}:{shown}")
-    return "{" + ",".join(parts) + "}"
+    group, topic, broker = map(write_config, (request.consumer_group, request.topic, broker_name))
+    queue = f'{{"brokerName":{broker},"queueId":{request.queue_id},"topic":{topic}}}'
+    offsets = f'"offsetNew":{offset_new},"offsetRequest":{request.queue_offset}'
+    return f'{{"consumerGroup":{group},"messageQueue":{queue},{offsets}}}'.encode()
 
 
 _MASTER_ID: Final = 0
@@ -472,17 +425,22 @@ class PullMessageProcessor:
             response.suggest_which_broker_id = checked.group.broker_id
             response.code = ResponseCode.PULL_RETRY_IMMEDIATELY
             return
-        event = OffsetMovedEvent(
-            consumer_group=request.consumer_group,
-            topic=request.topic,
-            broker_name=self._broker.broker_name,
-            queue_id=request.queue_id,
-            offset_request=request.queue_offset,
-            offset_new=response.next_begin_offset,
-        )
-        _LOG.warning("the offset of a pull is moved: %s", event)
+        event = offset_moved_event(request, response.next_begin_offset, self._broker.broker_name)
+        _LOG.warning("the offset of a pull is moved: %s", event.decode())
         if self._features.stores_offset_moved_event:
-            put = self._store.put_message(event.to_message(self._broker.store_host, self._clock.now_ms()))
+            # DELAY comes from a call of setDelayTimeLevel(0), between the other two in the Java map's history.
+            group, host = request.consumer_group, self._broker.store_host
+            properties = PropertyMap({TAGS: group, DELAY: "0", KEYS: group})
+            put = self._store.put_message(
+                Message(
+                    OFFSET_MOVED_EVENT,
+                    event,
+                    properties=properties,
+                    born_timestamp=self._clock.now_ms(),
+                    born_host=host,
+                    store_host=host,
+                )
+            )
             if not put.is_ok:
                 _LOG.warning("the event is not stored: %s", put.status.name)
 

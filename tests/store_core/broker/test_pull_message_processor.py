@@ -233,7 +233,7 @@ def test_4_stores_an_event_where_an_offset_is_moved(
     with caplog.at_level(logging.WARNING, "store_core"):
         broker.pull(queue_offset=99, queue_id=2)
 
-    assert "offset_request=99, offset_new=7" in caplog.text
+    assert '"offsetNew":7,"offsetRequest":99' in caplog.text
     if release == "5.3":
         assert [] == store.put
         return
