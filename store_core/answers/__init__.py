@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_replay import Replay, ReplayReport, replay
     from store_core.answers.store_retention import Retention, RetentionReport, retention
     from store_core.answers.store_transactions import Transactions, TransactionsReport, transactions
-    from store_core.store.log_side import DiffBy
+    from store_core.store.compared_log import DiffBy
 
 __all__ = [
     "Answer",
@@ -118,7 +118,7 @@ _NAMES: Final = {
     "store_core.answers.store_replay": ("Replay", "ReplayReport", "replay"),
     "store_core.answers.store_retention": ("Retention", "RetentionReport", "retention"),
     "store_core.answers.store_transactions": ("Transactions", "TransactionsReport", "transactions"),
-    "store_core.store.log_side": ("DiffBy",),
+    "store_core.store.compared_log": ("DiffBy",),
 }
 """Module -> the names here that it has."""
 

@@ -25,7 +25,7 @@ from store_core.answers.report import (
 from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
-from store_core.store.log_side import DiffBy
+from store_core.store.compared_log import DiffBy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ import numpy as np
 from store_core.answers.answer import Answer, Kind, flag, function_of, opt
 from store_core.answers.diff_report import DiffFacts, DiffReport
 from store_core.format.times import table_time
-from store_core.store.log_side import DiffBy, LogSide
+from store_core.store.compared_log import ComparedLog, DiffBy
 from store_core.store.segment_diff import (
     CHANGED,
     DIGESTED,
@@ -287,7 +287,7 @@ def _extent(pair: LogPair, asked: Diff, own: dict[str, _OwnRecords], ahead: Ahea
 # ---- reading the records
 
 
-def _pieces(side: LogSide, offsets: npt.NDArray[np.int64]) -> Iterator[Records]:
+def _pieces(side: ComparedLog, offsets: npt.NDArray[np.int64]) -> Iterator[Records]:
     """Yield the records at some ascending offsets, segment by segment."""
     for segment in side.segments:
         mine = offsets[slice(*np.searchsorted(offsets, (segment.start_offset, segment.end_offset)).tolist())]
@@ -295,7 +295,7 @@ def _pieces(side: LogSide, offsets: npt.NDArray[np.int64]) -> Iterator[Records]:
             yield from records_of(segment, mine.tolist())
 
 
-def _rows(side: LogSide, offsets: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
+def _rows(side: ComparedLog, offsets: npt.NDArray[np.int64]) -> list[dict[str, Any]]:
     return [{"side": side.name, **row} for records in _pieces(side, offsets) for row in record_rows(records)]
 
 
@@ -303,7 +303,7 @@ def _place(row: dict[str, Any]) -> tuple[str, int, int]:
     return row["topic"], row["queue_id"], row["queue_offset"]
 
 
-def _topics(side: LogSide, offsets: npt.NDArray[np.int64]) -> dict[str, TopicCount]:
+def _topics(side: ComparedLog, offsets: npt.NDArray[np.int64]) -> dict[str, TopicCount]:
     topics: dict[str, TopicCount] = {}
     for records in _pieces(side, offsets):
         for topic, count in count_topics(records).items():
@@ -311,7 +311,7 @@ def _topics(side: LogSide, offsets: npt.NDArray[np.int64]) -> dict[str, TopicCou
     return topics
 
 
-def _records_after(side: LogSide, offsets: npt.NDArray[np.int64]) -> tuple[TopicCount, tuple[int, int]]:
+def _records_after(side: ComparedLog, offsets: npt.NDArray[np.int64]) -> tuple[TopicCount, tuple[int, int]]:
     total, times = TopicCount(0, 0), (0, 0)
     for number, records in enumerate(_pieces(side, offsets)):
         stored = records.heads.column("store_timestamp")

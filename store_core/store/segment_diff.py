@@ -25,7 +25,7 @@ from store_core.format.layout import BLANK_SIZE
 from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC, PropertyParser
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.salvage import Damage, Salvage
-from store_core.store.log_side import LogSide, SideName
+from store_core.store.compared_log import ComparedLog, SideName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -214,7 +214,7 @@ class PartSide:
     other_end: int
 
     @classmethod
-    def of(cls, side: LogSide, segment: Segment, other: LogSide) -> PartSide:
+    def of(cls, side: ComparedLog, segment: Segment, other: ComparedLog) -> PartSide:
         """Return a log's share of a part that lies in one of its segments."""
         limit = min(segment.end_offset, side.compared_end)
         return cls(side.name, segment, limit, segment == side.last_segment, side.end, other.end)
@@ -497,13 +497,13 @@ def _ranks(numbers: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> np
 class LogPair:
     """Two logs, as they were when the comparison was planned."""
 
-    a: LogSide
-    b: LogSide
+    a: ComparedLog
+    b: ComparedLog
 
     @classmethod
     def of(cls, a: StorePaths, b: StorePaths) -> LogPair:
         """Find where both logs begin and end."""
-        return cls(LogSide.of("a", a), LogSide.of("b", b))
+        return cls(ComparedLog.of("a", a), ComparedLog.of("b", b))
 
     @property
     def begin(self) -> int:
@@ -524,7 +524,7 @@ class LogPair:
         """
         return not (self._begins_inside(self.a, self.b) or self._begins_inside(self.b, self.a))
 
-    def _begins_inside(self, one: LogSide, other: LogSide) -> bool:
+    def _begins_inside(self, one: ComparedLog, other: ComparedLog) -> bool:
         starts = (each.start_offset for each in one.segments if self.begin <= each.start_offset < self.end)
         holders = ((start, other.at(start)) for start in starts)
         return any(holder is not None and holder.start_offset != start for start, holder in holders)
@@ -546,7 +546,7 @@ class LogPair:
         covered = [part for side in (self.a, self.b) for part in side.covered(self.begin, self.end)]
         return sorted({cut for begin, end, _ in covered for cut in (begin, end)})
 
-    def _share(self, side: LogSide, offset: int) -> PartSide | None:
+    def _share(self, side: ComparedLog, offset: int) -> PartSide | None:
         segment = side.at(offset)
         other = self.b if side is self.a else self.a
         return None if segment is None else PartSide.of(side, segment, other)

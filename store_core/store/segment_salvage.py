@@ -22,7 +22,7 @@ from store_core.format.record.scan import StopReason
 from store_core.format.salvage import CandidateFinder, Damage, Salvage
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import SegmentEnd, segment_ends
-from store_core.store.log_side import without_overlap
+from store_core.store.compared_log import without_overlap
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.salvage_tiles import FoundBy, PropertyCrc, Tile, TileKind, Tiles

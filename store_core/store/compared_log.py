@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The two logs that are compared."""
+"""A log that is compared with another."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SideName: TypeAlias = Literal["a", "b"]
 
 
 @dataclass(frozen=True, slots=True)
-class LogSide:
+class ComparedLog:
     """A log as it was when the comparison was planned.
 
     * `begin`, `end`: Physical offsets of its first byte, and one past its last sound record.
@@ -64,7 +64,7 @@ class LogSide:
     notes: tuple[str, ...]
 
     @classmethod
-    def of(cls, name: SideName, paths: StorePaths) -> LogSide:
+    def of(cls, name: SideName, paths: StorePaths) -> ComparedLog:
         """List the segments of a log, and find its end."""
         log = Log.of(paths, compressed="refused")
         if not log.segments:
