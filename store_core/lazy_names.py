@@ -11,14 +11,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
-def lazy_names(package: str, homes: Mapping[str, str]) -> Callable[[str], Any]:
+def lazy_names(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package whose names live in other modules.
 
     * `package`: The package's ``__name__``.
-    * `homes`: Name in the package -> the module that has it under the same name.
+    * `modules`: Module -> the names in the package that it has, under the same names.
 
     Returns: Imports what a name stands for and keeps it in the package. Raises `AttributeError` for other names.
     """
+    homes = {name: module for module, names in modules.items() for name in names}
 
     def find(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for
         if name not in homes:

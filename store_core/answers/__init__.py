@@ -123,4 +123,4 @@ _NAMES: Final = {
 """Module -> the names here that it has."""
 
 if not TYPE_CHECKING:  # type checkers look at the imports above, and know what is not there
-    __getattr__ = lazy_names(__name__, {name: module for module, names in _NAMES.items() for name in names})
+    __getattr__ = lazy_names(__name__, _NAMES)

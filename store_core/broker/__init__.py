@@ -72,36 +72,31 @@ __all__ = [
     "transaction_state",
 ]
 
-_HOMES: Final = {
-    "ConsumerFilterManager": "store_core.broker.consumer_filter_manager",
-    "ConsumerGroupInfo": "store_core.broker.subscription_group",
-    "ConsumerOffsetManager": "store_core.broker.consumer_offset",
-    "DelayOffsetTable": "store_core.broker.consumer_offset",
-    "FlushConsumerOffsetService": "store_core.broker.consumer_offset",
-    "MessageModel": "store_core.broker.subscription_group",
-    "Permission": "store_core.snapshot.config",
-    "PullChecks": "store_core.broker.pull_checks",
-    "PullMessageProcessor": "store_core.broker.pull_message_processor",
-    "PullMessageRequest": "store_core.broker.pull_checks",
-    "PullMessageResponse": "store_core.broker.pull_checks",
-    "PullRequestHoldService": "store_core.broker.pull_message_processor",
-    "PullSysFlag": "store_core.broker.pull_checks",
-    "RegisteredSubscription": "store_core.broker.subscription_group",
-    "ResponseCode": "store_core.broker.pull_checks",
-    "ScheduleMessageService": "store_core.broker.schedule_message_service",
-    "SubscriptionData": "store_core.broker.consumer_filter",
-    "SubscriptionGroupConfig": "store_core.snapshot.config",
-    "SubscriptionGroupManager": "store_core.broker.subscription_group",
-    "TopicConfig": "store_core.snapshot.config",
-    "TopicConfigManager": "store_core.broker.subscription_group",
-    "Transaction": "store_core.broker.transactions",
-    "TransactionState": "store_core.broker.transactions",
-    "TransactionStatus": "store_core.broker.transactions",
-    "Waiting": "store_core.broker.consumer_loop",
-    "follow": "store_core.broker.consumer_loop",
-    "transaction_state": "store_core.broker.transactions",
+_NAMES: Final = {
+    "store_core.broker.consumer_filter": ("SubscriptionData",),
+    "store_core.broker.consumer_filter_manager": ("ConsumerFilterManager",),
+    "store_core.broker.consumer_loop": ("Waiting", "follow"),
+    "store_core.broker.consumer_offset": ("ConsumerOffsetManager", "DelayOffsetTable", "FlushConsumerOffsetService"),
+    "store_core.broker.pull_checks": (
+        "PullChecks",
+        "PullMessageRequest",
+        "PullMessageResponse",
+        "PullSysFlag",
+        "ResponseCode",
+    ),
+    "store_core.broker.pull_message_processor": ("PullMessageProcessor", "PullRequestHoldService"),
+    "store_core.broker.schedule_message_service": ("ScheduleMessageService",),
+    "store_core.broker.subscription_group": (
+        "ConsumerGroupInfo",
+        "MessageModel",
+        "RegisteredSubscription",
+        "SubscriptionGroupManager",
+        "TopicConfigManager",
+    ),
+    "store_core.broker.transactions": ("Transaction", "TransactionState", "TransactionStatus", "transaction_state"),
+    "store_core.snapshot.config": ("Permission", "SubscriptionGroupConfig", "TopicConfig"),
 }
-"""Name here -> the module that has it."""
+"""Module -> the names here that it has."""
 
 if not TYPE_CHECKING:  # type checkers look at the imports above, and know what is not there
-    __getattr__ = lazy_names(__name__, _HOMES)
+    __getattr__ = lazy_names(__name__, _NAMES)
