@@ -3,13 +3,12 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import textwrap
 from datetime import datetime, tzinfo
 from itertools import zip_longest
-from typing import TYPE_CHECKING, Final, TextIO, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Final, Protocol, TextIO, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -29,12 +28,6 @@ _ROWS_AT_ONCE: Final = 256
 
 _MILLISECOND: Final = 1000
 _TIME: Final = re.compile(r"(?<![0-9])[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
-
-
-def slices_of(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Split a batch into pieces of few rows. Copies no data."""
-    for begin in range(0, batch.num_rows, _ROWS_AT_ONCE):
-        yield batch.slice(begin, _ROWS_AT_ONCE)
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Value, ...]]:
@@ -134,8 +127,34 @@ _BOLD: Final = "\x1b[1m"
 _PLAIN: Final = "\x1b[0m"
 
 
-class TableWriter:
-    """Writes a table with columns as wide as the first rows need.
+class TextFormat(Protocol):
+    """How rows become text."""
+
+    def text(self, rows: Sequence[tuple[Value, ...]]) -> str:
+        """Return the text of the next rows; before the first of them, or for none at all, what the text begins with."""
+        ...
+
+
+class TextWriter:
+    """Writes rows as text, with times in a zone."""
+
+    def __init__(self, form: TextFormat, stream: TextIO, zone: tzinfo | None = None) -> None:
+        self._form, self._stream, self._zone = form, stream, zone
+
+    def write(self, batch: pa.RecordBatch) -> None:
+        """Write the rows of a batch; the first are handed on early."""
+        for begin in range(0, batch.num_rows, _ROWS_AT_ONCE):
+            piece = zoned(batch.slice(begin, _ROWS_AT_ONCE), self._zone)
+            self._stream.write(self._form.text([*rows_of(piece)]))
+            self._stream.flush()
+
+    def close(self) -> None:
+        """Write what the text begins with, if there was no row."""
+        self._stream.write(self._form.text([]))
+
+
+class TableText:
+    """A table with columns as wide as the first rows need.
 
     If it is too wide for the terminal, names and words stand on several lines and contents are cut; numbers, times and
     what tells rows apart are always whole. If that is not enough, each row is a list of its fields.
@@ -147,7 +166,6 @@ class TableWriter:
     def __init__(
         self,
         schema: pa.Schema,
-        stream: TextIO,
         style: BytesStyle = BytesStyle.AUTO,
         *,
         width: int | None = None,
@@ -156,7 +174,6 @@ class TableWriter:
         self._names: list[str] = schema.names
         self._is_number = list(map(is_number, schema.types))
         self._fits = [_cut if name in _CONTENTS else _in_lines if name in _WORDS else None for name in schema.names]
-        self._stream = stream
         self._style = style
         self._width = width
         self._is_coloured = is_coloured
@@ -164,23 +181,16 @@ class TableWriter:
         self._is_stacked = False
         self._has_rows = False
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows of a batch; before the first, the line of names."""
-        for piece in slices_of(batch):
-            rows = [[cell_of(value, self._style) for value in row] for row in rows_of(piece)]
-            self._begin(rows)
-            for row in rows:
-                self._stream.write(self._fields(row) if self._is_stacked else self._row(row))
-            self._stream.flush()
+    def text(self, rows: Sequence[tuple[Value, ...]]) -> str:
+        """Return the lines of rows; before the first, the line of names."""
+        cells = [[cell_of(value, self._style) for value in row] for row in rows]
+        names = self._begin(cells)
+        return names + "".join(map(self._fields if self._is_stacked else self._row, cells))
 
-    def close(self) -> None:
-        """Write the line of names, if there was no row."""
-        self._begin([])
-
-    def _begin(self, rows: list[list[str]]) -> None:
-        """Choose the layout by the first rows, and write the names above them."""
+    def _begin(self, rows: list[list[str]]) -> str:
+        """Choose the layout by the first rows, and return the names above them."""
         if self._widths:
-            return
+            return ""
         heads = [[name] for name in self._names]
         self._widths = _needed(heads, rows)
         if self._excess() > 0:
@@ -188,10 +198,11 @@ class TableWriter:
             self._widths = _needed(heads, rows)
             self._narrow([max(map(text_width, head)) for head in heads])
             self._is_stacked = self._excess() > 0
-        if not self._is_stacked:
-            tallest = max(map(len, heads))
-            lines = self._lines([[""] * (tallest - len(head)) + head for head in heads])
-            self._stream.write("".join(f"{_bold(line, self._is_coloured)}\n" for line in lines))
+        if self._is_stacked:
+            return ""
+        tallest = max(map(len, heads))
+        lines = self._lines([[""] * (tallest - len(head)) + head for head in heads])
+        return "".join(f"{_bold(line, self._is_coloured)}\n" for line in lines)
 
     def _excess(self) -> int:
         """Return by how many columns of the terminal the table is too wide."""
@@ -237,35 +248,26 @@ class TableWriter:
         return "".join(f"{line}\n" for line in lines)
 
 
-class FieldsWriter:
-    """Writes each row as a list of its fields, a field a line, with an empty line between rows."""
+class FieldsText:
+    """Each row as a list of its fields, a field a line, with an empty line between rows."""
 
-    def __init__(
-        self, schema: pa.Schema, stream: TextIO, style: BytesStyle = BytesStyle.AUTO, *, is_coloured: bool = False
-    ) -> None:
+    def __init__(self, schema: pa.Schema, style: BytesStyle = BytesStyle.AUTO, *, is_coloured: bool = False) -> None:
         self._names: list[str] = schema.names
         self._before = max(map(text_width, schema.names)) + len(_GAP)
-        self._stream = stream
         self._style = style
         self._is_coloured = is_coloured
-        self._is_first = True
+        self._has_rows = False
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows of a batch."""
-        for piece in slices_of(batch):
-            for row in rows_of(piece):
-                fields = zip(self._names, map(self._shown, row), strict=True)
-                lines = [
-                    line
-                    for name, shown in fields
-                    for line in _field(name, shown, self._before, is_coloured=self._is_coloured)
-                ]
-                self._stream.write(("" if self._is_first else "\n") + "".join(f"{line}\n" for line in lines))
-                self._is_first = False
-            self._stream.flush()
+    def text(self, rows: Sequence[tuple[Value, ...]]) -> str:
+        """Return the lines of rows."""
+        return "".join(f"{line}\n" for row in rows for line in self._lines(row))
 
-    def close(self) -> None:
-        """Do nothing: the last field is an end."""
+    def _lines(self, row: tuple[Value, ...]) -> Iterator[str]:
+        if self._has_rows:
+            yield ""
+        self._has_rows = True
+        for name, value in zip(self._names, row, strict=True):
+            yield from _field(name, self._shown(value), self._before, is_coloured=self._is_coloured)
 
     def _shown(self, value: Value) -> list[str]:
         """Return the lines of a value; each property has a line of its own."""
@@ -385,7 +387,7 @@ def report_text(
 
     * `tables`: heading, rows to show, and how many there are in all. One without rows is left out.
     * `commands`: command lines, which stay on a line, and what each is for.
-    * `width`: Columns of the terminal, see `TableWriter`; None if tables are not to be cut, as in a pipe.
+    * `width`: Columns of the terminal, see `TableText`; None if tables are not to be cut, as in a pipe.
     """
     parts = [_wrapped(escape_text(line), width or _USUAL_WIDTH) for line in lines]
     for heading, table, count in tables:
@@ -410,9 +412,7 @@ def _wrapped(line: str, width: int) -> str:
 def _table_lines(table: pa.Table, count: int, width: int | None) -> Iterator[str]:
     """Yield the rows of a table, and how many more there are."""
     shown = filled_columns(table)
-    stream = io.StringIO()
-    writer = TableWriter(shown.schema, stream, width=width)
-    writer.write(shown.combine_chunks().to_batches()[0])
-    yield from stream.getvalue().splitlines()
+    rows = [*rows_of(shown.combine_chunks().to_batches()[0])]
+    yield from TableText(shown.schema, width=width).text(rows).splitlines()
     if count > shown.num_rows:
         yield f"... and {count - shown.num_rows:,} more, which the JSON has"

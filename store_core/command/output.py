@@ -10,17 +10,17 @@ import json
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, BinaryIO, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 import click
 import pyarrow as pa
 
 from store_core.answers.shown_text import BytesStyle, escape_json, escape_text, json_of, plain_text, text_of
-from store_core.answers.text_table import FieldsWriter, TableWriter, Value, plain_cell, rows_of, slices_of, zoned
+from store_core.answers.text_table import FieldsText, TableText, TextFormat, TextWriter, Value, plain_cell, zoned
 from store_core.command.new_file import check_new, new_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import tzinfo
     from pathlib import Path
 
@@ -37,31 +37,22 @@ class RowWriter(Protocol):
         ...
 
 
-class JsonLinesWriter:
-    """Writes each row as an object on a line of its own.
+class JsonLinesText:
+    """Each row as an object on a line of its own.
 
     Bytes are a string if they are text, else an object with ``base64`` and ``length``; in hexadecimal digits and Base64
     they are always a string.
     """
 
-    def __init__(self, schema: pa.Schema, stream: TextIO, style: BytesStyle = BytesStyle.AUTO) -> None:
+    def __init__(self, schema: pa.Schema, style: BytesStyle = BytesStyle.AUTO) -> None:
         self._names = schema.names
-        self._stream = stream
         self._style = style
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows of a batch."""
-        for piece in slices_of(batch):
-            lines = (self._line(row) for row in rows_of(piece))
-            self._stream.write("".join(lines))
-            self._stream.flush()
-
-    def close(self) -> None:
-        """Do nothing: the last line is an end."""
-
-    def _line(self, row: tuple[Value, ...]) -> str:
-        named = dict(zip(self._names, row, strict=True))
-        return escape_json(json.dumps(named, ensure_ascii=False, default=self._bytes)) + "\n"
+    def text(self, rows: Sequence[tuple[Value, ...]]) -> str:
+        """Return the lines of rows."""
+        named = (dict(zip(self._names, row, strict=True)) for row in rows)
+        lines = (json.dumps(each, ensure_ascii=False, default=self._bytes) for each in named)
+        return "".join(f"{escape_json(line)}\n" for line in lines)
 
     def _bytes(self, value: object) -> object:
         """Return what stands for bytes, the only values that JSON does not have."""
@@ -76,30 +67,22 @@ class JsonLinesWriter:
         return {"base64": base64.b64encode(value).decode("ascii"), "length": len(value)} if text is None else text
 
 
-class CsvWriter:
-    """Writes a line of names, then a line per row (RFC 4180, with newlines as on this system).
+class CsvText:
+    """A line of names, then a line per row (RFC 4180, with newlines as on this system).
 
     Keys are separated by blanks, and properties are JSON. Characters that are not safe on a terminal are escaped.
     """
 
-    def __init__(self, schema: pa.Schema, stream: TextIO, style: BytesStyle = BytesStyle.AUTO) -> None:
-        self._stream = stream
+    def __init__(self, schema: pa.Schema, style: BytesStyle = BytesStyle.AUTO) -> None:
         self._style = style
-        self._put([schema.names])
+        self._head: list[list[str]] = [schema.names]
 
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows of a batch."""
-        for piece in slices_of(batch):
-            self._put([[self._cell(value) for value in row] for row in rows_of(piece)])
-            self._stream.flush()
-
-    def close(self) -> None:
-        """Do nothing: the last line is an end."""
-
-    def _put(self, rows: list[list[str]]) -> None:
+    def text(self, rows: Sequence[tuple[Value, ...]]) -> str:
+        """Return the lines of rows; before the first, the line of names."""
         lines = io.StringIO(newline="")
-        csv.writer(lines, lineterminator="\n").writerows(rows)
-        self._stream.write(lines.getvalue())
+        csv.writer(lines, lineterminator="\n").writerows([*self._head, *([*map(self._cell, row)] for row in rows)])
+        self._head = []
+        return lines.getvalue()
 
     def _cell(self, value: Value) -> str:
         if isinstance(value, bytes):
@@ -165,36 +148,20 @@ class Output:
                 binary.close()  # releases the stream, after an error as well
             return
         with _text(stream, _UTF_8 if self.target or self.format in _FOR_PROGRAMS else None) as text:
-            writer = self._text_writer(zoned(schema.empty_table(), self.zone).schema, text)
-            yield _ZonedWriter(writer, self.zone)
+            writer = TextWriter(self._form(zoned(schema.empty_table(), self.zone).schema), text, self.zone)
+            yield writer
             writer.close()
 
-    def _text_writer(self, schema: pa.Schema, text: io.TextIOWrapper) -> RowWriter:
+    def _form(self, schema: pa.Schema) -> TextFormat:
         if self.format == "jsonl":
-            return JsonLinesWriter(schema, text, self.style)
+            return JsonLinesText(schema, self.style)
         if self.format == "csv":
-            return CsvWriter(schema, text, self.style)
+            return CsvText(schema, self.style)
         is_coloured = self.is_coloured and self.target is None
         if self.format == "fields":
-            return FieldsWriter(schema, text, self.style, is_coloured=is_coloured)
+            return FieldsText(schema, self.style, is_coloured=is_coloured)
         width = self.width if self.target is None else None
-        return TableWriter(schema, text, self.style, width=width, is_coloured=is_coloured)
-
-
-@dataclass(frozen=True, slots=True)
-class _ZonedWriter:
-    """Writes rows whose times are in a zone."""
-
-    writer: RowWriter
-    zone: tzinfo | None
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write the rows of a batch."""
-        self.writer.write(zoned(batch, self.zone))
-
-    def close(self) -> None:
-        """Write what ends the format."""
-        self.writer.close()
+        return TableText(schema, self.style, width=width, is_coloured=is_coloured)
 
 
 @contextmanager

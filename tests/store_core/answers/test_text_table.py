@@ -12,13 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.answers.shown_text import BytesStyle, text_width
-from store_core.answers.text_table import TableWriter, cell_of, rows_of
+from store_core.answers.text_table import TableText, TextWriter, cell_of, rows_of
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE, TIMESTAMP_TYPE
 
 
 def table_of(batch: pa.RecordBatch, width: int | None = None, *, is_coloured: bool = False) -> list[str]:
     stream = io.StringIO()
-    writer = TableWriter(batch.schema, stream, width=width, is_coloured=is_coloured)
+    writer = TextWriter(TableText(batch.schema, width=width, is_coloured=is_coloured), stream)
     writer.write(batch)
     writer.close()
     return stream.getvalue().splitlines()

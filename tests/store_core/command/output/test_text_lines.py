@@ -10,7 +10,8 @@ import json
 import pyarrow as pa
 
 from store_core.answers.shown_text import BytesStyle
-from store_core.command.output import CsvWriter, JsonLinesWriter, RowWriter
+from store_core.answers.text_table import TextWriter, rows_of
+from store_core.command.output import CsvText, JsonLinesText
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE
 
 BATCH = pa.RecordBatch.from_arrays(
@@ -25,16 +26,16 @@ BATCH = pa.RecordBatch.from_arrays(
 )
 
 
-def text_of(writer_type: type[CsvWriter | JsonLinesWriter], style: BytesStyle = BytesStyle.AUTO) -> str:
+def text_of(form: type[CsvText | JsonLinesText], style: BytesStyle = BytesStyle.AUTO) -> str:
     stream = io.StringIO()
-    writer: RowWriter = writer_type(BATCH.schema, stream, style)
+    writer = TextWriter(form(BATCH.schema, style), stream)
     writer.write(BATCH)
     writer.close()
     return stream.getvalue()
 
 
 def test_json_has_an_object_per_row_and_says_which_bytes_are_no_text() -> None:
-    rows = [json.loads(line) for line in text_of(JsonLinesWriter).splitlines()]
+    rows = [json.loads(line) for line in text_of(JsonLinesText).splitlines()]
 
     assert [
         {"topic": "orders", "queue_id": 1, "body": '{"a": "x"}', "keys": ["a", "b"], "properties": {"p": 'q"'}},
@@ -49,13 +50,13 @@ def test_json_has_an_object_per_row_and_says_which_bytes_are_no_text() -> None:
 
 
 def test_in_one_encoding_bytes_are_always_strings() -> None:
-    rows = [json.loads(line) for line in text_of(JsonLinesWriter, BytesStyle.HEX).splitlines()]
+    rows = [json.loads(line) for line in text_of(JsonLinesText, BytesStyle.HEX).splitlines()]
 
     assert [b'{"a": "x"}'.hex(), "ff00"] == [row["body"] for row in rows]
 
 
 def test_csv_reads_back_as_its_cells() -> None:
-    rows = list(csv.reader(io.StringIO(text_of(CsvWriter))))
+    rows = list(csv.reader(io.StringIO(text_of(CsvText))))
 
     assert [
         ["topic", "queue_id", "body", "keys", "properties"],
@@ -66,7 +67,6 @@ def test_csv_reads_back_as_its_cells() -> None:
 
 def test_csv_escapes_what_changes_a_terminal_and_keeps_lines() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array([b"a\nb\t"]), pa.array(["\x1b[2J"])], ["body", "tags"])
-    stream = io.StringIO()
-    CsvWriter(batch.schema, stream).write(batch)
+    text = CsvText(batch.schema).text([*rows_of(batch)])
 
-    assert [["body", "tags"], ["a\nb\\t", "\\x1b[2J"]] == list(csv.reader(io.StringIO(stream.getvalue())))
+    assert [["body", "tags"], ["a\nb\\t", "\\x1b[2J"]] == list(csv.reader(io.StringIO(text)))
