@@ -3,11 +3,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from threading import RLock
-from typing import TYPE_CHECKING, Final, Protocol, Self
+from typing import TYPE_CHECKING, Final, Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from store_core.queue.dispatch.stored_batch import StoredBatch, StoredFile
 from store_core.queue.queue_assignment import LmqUnit, UnfitListsError, lmq_units
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     import numpy.typing as npt
 
@@ -73,12 +74,10 @@ class IndexThread:
         self._builder.wait()
 
 
-class FilterBitMap(Protocol):
-    """Computes which SQL92 consumers a message is for (RocketMQ: ``CommitLogDispatcherCalcBitMap``)."""
+FilterBitMap: TypeAlias = Callable[[DispatchRequest], bytes]
+"""Returns the bit map of the SQL92 consumers that a message is for (RocketMQ: ``CommitLogDispatcherCalcBitMap``).
 
-    def __call__(self, request: DispatchRequest, /) -> bytes:
-        """Return the bit map of a message; empty if no consumer of its topic has such a filter."""
-        ...
+It is empty if no consumer of the message's topic has such a filter."""
 
 
 class Dispatcher:

@@ -26,7 +26,6 @@ from store_core.store.put.log_appender import LogAppender, fits
 from store_core.store.put.put_preparation import LmqQueues, PutPreparation, QueueOffsets, refused
 from store_core.store.put.put_result import (
     AppendBatchResult,
-    NoReplicas,
     PutMessageResult,
     ReplicaService,
     Replication,
@@ -206,7 +205,7 @@ class CommitLog:
         lmq_queues = LmqQueues(config, self.queue_offsets)
         self.preparation = PutPreparation(config, broker.store_host, lmq_queues, is_batch_topic)
         self._appender = LogAppender(self.mapped_file_queue, clock, self.preparation, self.queue_offsets, self.stats)
-        self._replication = Replication(config, broker, replicas or NoReplicas())
+        self._replication = Replication(config, broker, replicas or ReplicaService())
         self.on_moved: Callable[[], None] = _nobody_follows
         self.flusher = LogFlusher(self, clock)
 

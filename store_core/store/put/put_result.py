@@ -6,7 +6,7 @@ from __future__ import annotations
 from concurrent.futures import CancelledError, Future, InvalidStateError
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import numpy as np
 
@@ -170,51 +170,31 @@ def completed(status: PutMessageStatus) -> Future[PutMessageStatus]:
     return future
 
 
-class ReplicaService(Protocol):
-    """What a put needs of replication (RocketMQ: ``HAService``)."""
+class ReplicaService:
+    """What a put needs of replication (RocketMQ: ``HAService``); this one is of a master without slaves."""
 
-    def in_sync_replicas(self, offset: int) -> int:
+    def in_sync_replicas(self, offset: int) -> int:  # noqa: ARG002 -- others depend on it
         """Return the number of replicas in sync with a log of this length, including the master (5.x)."""
-        ...
+        return 1
 
     def alive_replicas(self) -> int:
         """Return the number of live replicas, including the master (5.x, ``enableSlaveActingMaster``)."""
-        ...
+        return 1
 
-    def is_slave_ok(self, offset: int) -> bool:
+    def is_slave_ok(self, offset: int) -> bool:  # noqa: ARG002 -- others depend on it
         """Return whether a slave is connected and close enough to a log of this length (4.x)."""
-        ...
-
-    def replicate(self, next_offset: int, acknowledgements: int, timeout_ms: int) -> Future[PutMessageStatus]:
-        """Wait until replicas have the log up to `next_offset`: PUT_OK or FLUSH_SLAVE_TIMEOUT.
-
-        * `acknowledgements`: Required number of copies, including the master's; `ALL_IN_SYNC` for all in-sync replicas.
-        """
-        ...
-
-
-class NoReplicas:
-    """A master without slaves."""
-
-    def in_sync_replicas(self, offset: int) -> int:  # noqa: ARG002 -- the protocol's
-        """Count the master."""
-        return 1
-
-    def alive_replicas(self) -> int:
-        """Count the master."""
-        return 1
-
-    def is_slave_ok(self, offset: int) -> bool:  # noqa: ARG002 -- the protocol's
-        """Return False: there is no slave."""
         return False
 
     def replicate(
         self,
-        next_offset: int,  # noqa: ARG002 -- the protocol's
-        acknowledgements: int,  # noqa: ARG002 -- the protocol's
-        timeout_ms: int,  # noqa: ARG002 -- the protocol's
+        next_offset: int,  # noqa: ARG002 -- nobody will acknowledge
+        acknowledgements: int,  # noqa: ARG002 -- as above
+        timeout_ms: int,  # noqa: ARG002 -- as above
     ) -> Future[PutMessageStatus]:
-        """Return a result at once, since nobody will acknowledge."""
+        """Wait until replicas have the log up to `next_offset`: PUT_OK or FLUSH_SLAVE_TIMEOUT.
+
+        * `acknowledgements`: Required number of copies, including the master's; `ALL_IN_SYNC` for all in-sync replicas.
+        """
         return completed(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
 
 
