@@ -221,12 +221,8 @@ def _consumers(rows: Sequence[_Row], offsets: Mapping[tuple[str, str], Mapping[i
         for (topic, group), queues in sorted(offsets.items()):
             following = queues.get(row["queue_id"]) if topic == row["topic"] else None
             if following is not None:
-                names = ("topic", "queue_id", "queue_offset")
-                yield {name: row[name] for name in names} | {
-                    "group": group,
-                    "next_offset": following,
-                    "is_past": following > row["queue_offset"],
-                }
+                is_past = following > row["queue_offset"]
+                yield row | {"group": group, "next_offset": following, "is_past": is_past}
 
 
 class _Message:
@@ -257,7 +253,7 @@ class _Message:
         """Yield the rows of its records."""
         begin = self._rows[0]["store_timestamp"]
         for row, kind in zip(self._rows, self.kinds, strict=True):
-            yield {name: row.get(name) for name in _SHOWN} | {
+            yield row | {
                 "step": kind.value,
                 "store_timestamp": table_time(row["store_timestamp"]),
                 "since": row["store_timestamp"] - begin,
@@ -265,18 +261,6 @@ class _Message:
                 "group": group_of(row),
                 "note": note_of(row, kind, self._broker),
             }
-
-
-_SHOWN: Final = (
-    "topic",
-    "queue_id",
-    "queue_offset",
-    "physical_offset",
-    "reconsume_times",
-    "msg_id",
-    "origin_id",
-    "unique_key",
-)
 
 
 def _by_message(rows: Sequence[_Row]) -> Iterator[tuple[str, list[_Row]]]:

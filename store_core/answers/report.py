@@ -69,7 +69,7 @@ class ReportTable:
         return pa.schema([pa.field(column.name, column.type) for column in self.columns])
 
     def of(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
-        """Return the table with these rows; what a row does not have is null."""
+        """Return the table with these rows; what a row does not have is null, and what else it has is left out."""
         return pa.Table.from_pylist([dict(row) for row in rows], self.schema)
 
     def for_people(self, rows: pa.Table) -> pa.Table:

@@ -383,16 +383,10 @@ _WRONG_STATES: Final = ("below_min", "beyond_end", "no_queue")
 
 def _queue_row(row: QueueLag, now: int | None) -> dict[str, Any]:
     """Return the row of a group and a queue; ages are counted from `now`, ms."""
-    return {
+    return row._asdict() | {
         "consumer_group": row.asked.group,
-        "topic": row.topic,
-        "queue_id": row.queue_id,
         "kind": row.asked.kind.name.lower(),
-        "state": row.state,
         "committed_offset": row.asked.committed,
-        "min_offset": row.min_offset,
-        "max_offset": row.max_offset,
-        "messages": row.messages,
         "bytes": row.size,
         "newer_messages": row.newer,
         "oldest_offset": None if row.first is None else row.first[0],

@@ -277,15 +277,15 @@ class ProducersJob:
             damaged_bytes=counts.damaged_bytes,
             notes=(*self.scan.notes, *_left_out(found.skews, "producers"), *_left_out(found.sizes, "topics")),
         )
-        hosts = [row | {"sends": row["messages"]} for row in _spreads(found.skews, "host", (1, 50, 99), self.top)]
-        tables = {"hosts": [{name: row[name] for name in row if name != "messages"} for row in hosts]}
-        tables["sizes"] = [
-            {name: row[name] for name in row if name != "ahead"}
-            for row in _spreads(found.sizes, "topic", (50, 90, 99), self.top)
-        ]
-        return ProducersReport.of(
-            facts, tables | {"duplicates": keys.duplicates, "inverted": keys.inverted, "spread": keys.spread}
-        )
+        skewed = _spreads(found.skews, "host", (1, 50, 99), self.top)
+        tables = {
+            "hosts": [row | {"sends": row["messages"]} for row in skewed],
+            "sizes": _spreads(found.sizes, "topic", (50, 90, 99), self.top),
+            "duplicates": keys.duplicates,
+            "inverted": keys.inverted,
+            "spread": keys.spread,
+        }
+        return ProducersReport.of(facts, tables)
 
 
 # ---- the report

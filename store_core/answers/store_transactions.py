@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -166,11 +166,8 @@ class Transactions(Answer["TransactionsReport"]):
         """Return the rows of the transactions, those that are findings first."""
         kept = [(end, each) for end, each in ended if self.lists_all or end.is_finding or end is End.PENDING]
         kept.sort(key=lambda pair: not pair[0].is_finding)
-        names = ("topic", "queue_id", "group", "unique_key", "checks", "half_offset", "half_queue_offset",
-                 "commit_offset", "op_offset")  # fmt: skip
         return [
-            {"state": end.value, "store_timestamp": table_time(each.store_timestamp)}
-            | {name: getattr(each, name) for name in names}
+            asdict(each) | {"state": end.value, "store_timestamp": table_time(each.store_timestamp)}
             for end, each in kept[: self.rows]
         ]
 
