@@ -186,10 +186,9 @@ class _Proof:
             if self.ledger.table is None
             else totals_by_segment(self.ledger.table.totals(starts))
         )
-        rows = [_compared(each, lake, _totals(proved, is_lake=False), kept) for each in ledger.values()]
-        findings = [*self._of_files(proved), *_of_segments(rows), *_of_strangers(lake, ledger), *self._unknown_files()]
-        for row in rows:
-            row.pop("totals")
+        in_store = _totals(proved, is_lake=False)
+        rows = [_compared(each, lake, in_store, kept) for each in ledger.values()]
+        findings = [*_findings(proved, rows, lake), *self._unknown_files()]
         states = [row["state"] for row in rows]
         facts = ProofFacts(
             store=str(store_roots(self.store)[0]),
@@ -206,11 +205,6 @@ class _Proof:
             digest=self.entries[-1].digest,
         )
         return ProofReport.of(facts, {"findings": findings, "segments": rows})
-
-    def _of_files(self, proved: Sequence[Proved]) -> Iterator[Row]:
-        for each in proved:
-            if each.problem:
-                yield {"what": "file", "where": each.path, "expected": "as exported", "found": each.problem}
 
     def _unknown_files(self) -> Iterator[Row]:
         """Yield files that readers of the lake would take for exported ones; those of a table are its own matter."""
@@ -244,17 +238,19 @@ def _compared(
     return row
 
 
-def _of_segments(rows: Sequence[Row]) -> Iterator[Row]:
+def _findings(proved: Sequence[Proved], rows: Sequence[Row], lake: Mapping[int, SegmentTotals]) -> Iterator[Row]:
+    """Yield files with a problem, then segments whose sides differ, then those of the lake that the ledger lacks."""
+    for each in proved:
+        if each.problem:
+            yield {"what": "file", "where": each.path, "expected": "as exported", "found": each.problem}
     for row in rows:
         for side, totals in row["totals"].items():
             if totals != row["totals"]["ledger"]:
                 expected, found = _shown(row["totals"]["ledger"]), f"{side}: {_shown(totals)}"
                 yield {"what": "segment", "where": str(row["segment"]), "expected": expected, "found": found}
-
-
-def _of_strangers(lake: Mapping[int, SegmentTotals], ledger: Mapping[int, SegmentTotals]) -> Iterator[Row]:
+    known = {row["segment"] for row in rows}
     for segment, totals in lake.items():
-        if segment not in ledger:
+        if segment not in known:
             found = f"lake: {_shown(totals)}"
             yield {"what": "segment", "where": str(segment), "expected": "no messages", "found": found}
 

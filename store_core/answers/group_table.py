@@ -130,7 +130,8 @@ class GroupTable:
         ordered = self._partial[0].sort_by(self._order)
         small = ordered.slice(self._most)
         self.uncertain += pc.max(small[self._weight]).as_py()
-        self._leave_out({name: _total(small[name], how) for name, how in self._totals.items()})
+        calls = {MIN: pc.min, MAX: pc.max}
+        self._leave_out({name: calls.get(how, pc.sum)(small[name]).as_py() for name, how in self._totals.items()})
         return ordered.slice(0, self._most).combine_chunks()
 
     def _leave_out(self, totals: Mapping[str, Any]) -> None:
@@ -142,11 +143,6 @@ class GroupTable:
         counts = {name: pa.int64() for name, how in self._totals.items() if how in (COUNT, SUM)}
         types = [(name, counts.get(name) or self._schema.field(name).type) for name in self._names]
         return pa.schema(types).empty_table()
-
-
-def _total(column: pa.ChunkedArray, how: str) -> Any:  # noqa: ANN401 -- whatever the column has
-    calls = {MIN: pc.min, MAX: pc.max}
-    return calls.get(how, pc.sum)(column).as_py()
 
 
 def _with_short_keys(table: pa.Table, keys: Sequence[str]) -> pa.Table:

@@ -155,7 +155,7 @@ class BrokerGroups(NamedTuple):
         found = [each for each in (plain, light) if each is not None]
         if not found:
             raise _no_offsets(root)
-        newest = max((each.value for each in found), key=_written_at)
+        newest = max((each.value for each in found), key=lambda each: each.version.timestamp if each.version else 0)
         backups = (note for each in found for note in each.notes)
         configured, group_notes = config.known(SUBSCRIPTION_GROUPS, "which groups there are")
         popped, mode_notes = config.known(REQUEST_MODES, "which groups pop")
@@ -167,11 +167,6 @@ class BrokerGroups(NamedTuple):
             tuple(root / each.file for each in found),
             (*backups, *_notes(root, [each.value for each in found], newest), *group_notes, *mode_notes),
         )
-
-
-def _written_at(offsets: ConsumerOffsets) -> int:
-    """Return the time of a file's data version, which 4.x lacks."""
-    return 0 if offsets.version is None else offsets.version.timestamp
 
 
 def _notes(root: Path, found: list[ConsumerOffsets], newest: ConsumerOffsets) -> Iterable[str]:

@@ -167,7 +167,7 @@ class _Tracing:
         from store_core.store.read.one_message import meanings_of
 
         for meaning in meanings_of(what, self.options.kind):
-            rows, notes = self._read(self._as_asked(meaning))
+            rows, notes = self._read(read_of(TRACE_COLUMNS, trace_rows, release=self.options.release, **meaning))
             is_of_batch = bool(rows) and _is_of_batch(rows[0]) and meaning.get("key") in (None, rows[0]["uniq_msg_id"])
             if rows and ("key" not in meaning or is_of_batch):
                 asked = rows[0]["msg_id"]
@@ -180,9 +180,6 @@ class _Tracing:
         missing = self.store.asked_log.missing_bytes
         where = f"; {missing:,} bytes of its log are missing, where one may have been" if missing else ""
         raise StoreNotFoundError(f"{self.store.root} has no message with the key, id or position {what!r}{where}")
-
-    def _as_asked(self, meaning: Mapping[str, Any]) -> MessageRead:
-        return read_of(TRACE_COLUMNS, trace_rows, release=self.options.release, **meaning)
 
     def _family(self, row: _Row) -> MessageRead:
         """Return the read of all copies of a message: by its unique key, or by its id if it has none."""

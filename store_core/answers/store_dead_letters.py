@@ -118,6 +118,7 @@ def _check_groups(store: Store, asked: Sequence[str], found: Collection[str]) ->
 def _letter(row: _Row, origins: Mapping[int, _Row], begin: int, limits: Mapping[str, int]) -> _Row:
     """Return a row of the report."""
     group = str(row["topic"]).removeprefix(DEAD_LETTER_PREFIX)
+    limit = limits.get(group)
     state = origin_of(row, origins, begin)
     origin = origins[origin_offset(row) or 0] if state == "here" else None
     seconds = None if origin is None else row["store_timestamp"] / 1000 - origin["store_timestamp"] / 1_000_000
@@ -125,7 +126,7 @@ def _letter(row: _Row, origins: Mapping[int, _Row], begin: int, limits: Mapping[
     return row | {
         "group": group,
         "failures": row["reconsume_times"],
-        "why": _why(row["reconsume_times"], limits.get(group)),
+        "why": "unknown" if limit is None else "exhausted" if row["reconsume_times"] > limit else "early",
         "origin": state,
         "origin_topic": row["origin_topic"] or (origin and origin["topic"]),
         "origin_offset": origin_offset(row),
@@ -133,12 +134,6 @@ def _letter(row: _Row, origins: Mapping[int, _Row], begin: int, limits: Mapping[
         "store_timestamp": table_time(row["store_timestamp"]),
         "seconds": seconds,
     }
-
-
-def _why(failures: int, limit: int | None) -> str:
-    if limit is None:
-        return "unknown"
-    return "exhausted" if failures > limit else "early"
 
 
 def _facts(root: Path, letters: Sequence[_Row], notes: tuple[str, ...]) -> DeadLettersFacts:
