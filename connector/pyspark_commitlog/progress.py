@@ -33,21 +33,6 @@ _ONE_AT_A_TIME: Final = Lock()
 """Held while progress is shown: two bars would show the same stages."""
 
 
-def describe_stage(tasks: StageTasks, others: int, pace: float) -> StageView:
-    """Describe any stage: its number, tasks per second, and running and failed tasks.
-
-    Examples
-    --------
-    >>> from pyspark_commitlog.progress import StageTasks
-    >>> describe_stage(StageTasks(4, 20, done=5, running=2), 0, 2.5).notes
-    ('2.5 tasks/s', '2 running')
-    """
-    label = f"stage {tasks.stage}" + (f" (+{others})" if others else "")
-    notes = [f"{pace:.1f} tasks/s"] if pace else []
-    notes += [f"{count} {name}" for count, name in ((tasks.running, "running"), (tasks.failed, "failed")) if count]
-    return StageView(tasks.stage, label, tasks.done, tasks.total, pace, tuple(notes))
-
-
 @contextmanager
 def spark_progress(spark: SparkSession, *, stream: TextIO | None = None) -> Iterator[None]:
     """Show the progress of Spark's tasks while the block runs; then remove the bar, also if a job has failed.
@@ -124,7 +109,7 @@ class ProgressWatch:
         found = self._stages.running()
         if not found:
             return
-        view = describe_stage(found[0], len(found) - 1, self._pace(found[0], self._clock()))
+        view = StageView(found[0], len(found) - 1, self._pace(found[0], self._clock()))
         if not self._is_over.is_set():
             self._display.show(view)
 
@@ -247,15 +232,36 @@ _BAR: Final = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} tasks [{ela
 class StageView:
     """What is shown of a stage.
 
-    * `done`, `total`: Tasks.
+    Examples
+    --------
+    >>> view = StageView(StageTasks(4, 20, done=5, running=2), others=1, pace=2.5)
+    >>> view.line
+    'stage 4 (+1): 5 of 20 tasks, 2.5 tasks/s, 2 running, 6 s left'
     """
 
-    stage: int  # its number
-    label: str  # what it is called
-    done: int
-    total: int
-    pace: float  # tasks per second; 0 if not known yet
-    notes: tuple[str, ...] = ()  # rates and the like
+    tasks: StageTasks
+    others: int = 0  # how many other stages are running
+    pace: float = 0  # tasks per second; 0 if not known yet
+
+    @property
+    def label(self) -> str:
+        """What it is called."""
+        return f"stage {self.tasks.stage}" + (f" (+{self.others})" if self.others else "")
+
+    @property
+    def notes(self) -> list[str]:
+        """Tasks per second, and running and failed tasks."""
+        counts = ((self.tasks.running, "running"), (self.tasks.failed, "failed"))
+        pace = [f"{self.pace:.1f} tasks/s"] if self.pace else []
+        return [*pace, *(f"{count} {name}" for count, name in counts if count)]
+
+    @property
+    def line(self) -> str:
+        """A line of text: what is running, how much is done, how fast, and the time left."""
+        parts = [f"{self.label}: {self.tasks.done} of {self.tasks.total} tasks", *self.notes]
+        if self.pace:
+            parts.append(f"{(self.tasks.total - self.tasks.done) / self.pace:.0f} s left")
+        return ", ".join(parts)
 
 
 class Display(Protocol):
@@ -266,20 +272,6 @@ class Display(Protocol):
 
     def close(self) -> None:
         """Remove all traces of the display."""
-
-
-def progress_line(view: StageView) -> str:
-    """Return a line of text: what is running, how much is done, how fast, and the time left.
-
-    Examples
-    --------
-    >>> progress_line(StageView(4, "reading", 3, 12, 0.5, ("512 MiB/s",)))
-    'reading: 3 of 12 tasks, 512 MiB/s, 18 s left'
-    """
-    parts = [f"{view.label}: {view.done} of {view.total} tasks", *view.notes]
-    if view.pace:
-        parts.append(f"{(view.total - view.done) / view.pace:.0f} s left")
-    return ", ".join(parts)
 
 
 def choose_display(stream: TextIO | None = None, is_taken: Callable[[], bool] = bool) -> Display | None:
@@ -339,13 +331,13 @@ class TqdmDisplay:
 
     def show(self, view: StageView) -> None:
         """Draw the bar, started again if this is another stage."""
-        if view.stage != self._stage:
-            self._stage = view.stage
+        if view.tasks.stage != self._stage:
+            self._stage = view.tasks.stage
             self._bar.set_description_str(view.label, refresh=False)
-            self._bar.initial = view.done  # tasks whose time tqdm does not count
-            self._bar.reset(view.total)
+            self._bar.initial = view.tasks.done  # tasks whose time tqdm does not count
+            self._bar.reset(view.tasks.total)
         self._bar.set_postfix_str(", ".join(view.notes), refresh=False)
-        self._bar.update(view.done - self._bar.n)
+        self._bar.update(view.tasks.done - self._bar.n)
 
     def close(self) -> None:
         """Remove the bar."""
@@ -360,7 +352,7 @@ class LineDisplay:
 
     def show(self, view: StageView) -> None:
         """Write the line, cut to the width of the terminal."""
-        self._line.show(progress_line(view))
+        self._line.show(view.line)
 
     def close(self) -> None:
         """Clear the line."""
@@ -379,7 +371,7 @@ class CellDisplay:
 
     def show(self, view: StageView) -> None:
         """Replace the last line by a new one."""
-        self._handle.update({"text/plain": progress_line(view)}, raw=True)
+        self._handle.update({"text/plain": view.line}, raw=True)
 
     def close(self) -> None:
         """Replace the last line by nothing."""

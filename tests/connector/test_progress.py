@@ -24,8 +24,6 @@ from pyspark_commitlog.progress import (
     StageView,
     TqdmDisplay,
     choose_display,
-    describe_stage,
-    progress_line,
     spark_progress,
 )
 
@@ -149,14 +147,14 @@ def watched(*answers: list[StageTasks], seconds: list[float]) -> list[StageView]
 def test_a_stage_has_its_rate_and_the_rest_of_its_time() -> None:
     first, second = watched([StageTasks(4, 20, 0, 2)], [StageTasks(4, 20, 5, 2)], seconds=[10.0, 14.0])
 
-    assert "stage 4: 0 of 20 tasks, 2 running" == progress_line(first)
-    assert "stage 4: 5 of 20 tasks, 1.2 tasks/s, 2 running, 12 s left" == progress_line(second)
+    assert "stage 4: 0 of 20 tasks, 2 running" == first.line
+    assert "stage 4: 5 of 20 tasks, 1.2 tasks/s, 2 running, 12 s left" == second.line
 
 
 def test_of_several_stages_the_oldest_is_shown_and_the_others_are_counted() -> None:
     (view,) = watched([StageTasks(2, 8, 1), StageTasks(3, 9), StageTasks(5, 1)], seconds=[0.0])
 
-    assert ("stage 2 (+2)", 1, 8) == (view.label, view.done, view.total)
+    assert ("stage 2 (+2)", 1, 8) == (view.label, view.tasks.done, view.tasks.total)
 
 
 def test_what_was_done_before_a_stage_was_seen_counts_for_no_rate() -> None:
@@ -173,7 +171,7 @@ def test_the_next_stage_and_the_same_one_once_more_start_their_own_time() -> Non
 
 
 def test_failed_tasks_are_told() -> None:
-    assert ("2 failed",) == describe_stage(StageTasks(1, 4, 0, 0, 2), 0, 0.0).notes
+    assert ["2 failed"] == StageView(StageTasks(1, 4, 0, 0, 2)).notes
 
 
 def test_between_stages_the_last_one_stays() -> None:
@@ -203,9 +201,9 @@ def test_a_terminal_without_tqdm_gets_a_line_that_is_cleared() -> None:
     display = choose_display(terminal)
     assert isinstance(display, LineDisplay)
 
-    display.show(StageView(1, "a long stage", 10, 20, 1.0))
-    display.show(StageView(2, "b", 0, 2, 0.0))
-    assert "b: 0 of 2 tasks" == terminal.screen
+    display.show(StageView(StageTasks(1, 20, 10), 11, 1.0))
+    display.show(StageView(StageTasks(2, 2)))
+    assert "stage 2: 0 of 2 tasks" == terminal.screen
     display.close()
     assert "" == terminal.screen
 
@@ -213,9 +211,9 @@ def test_a_terminal_without_tqdm_gets_a_line_that_is_cleared() -> None:
 def test_a_line_is_no_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("COLUMNS", "20")
     terminal = Terminal()
-    LineDisplay(terminal).show(StageView(1, "a label that is long", 10, 20, 1.0))
+    LineDisplay(terminal).show(StageView(StageTasks(1, 20, 10), 1, 1.0))
 
-    assert "a label that is lon" == terminal.screen
+    assert "stage 1 (+1): 10 of" == terminal.screen
 
 
 def test_a_line_that_was_never_shown_is_not_cleared() -> None:
@@ -232,13 +230,13 @@ def test_a_terminal_gets_a_bar_of_tqdm_that_is_cleared() -> None:
     assert isinstance(display, TqdmDisplay)
 
     assert "" == terminal.getvalue()
-    display.show(StageView(4, "stage 4", 5, 20, 1.0, ("1.2 tasks/s", "2 running")))
+    display.show(StageView(StageTasks(4, 20, 5, 2), pace=1.2))
     assert terminal.screen.startswith("stage 4:  25%|")
     assert "| 5/20 tasks [00:" in terminal.screen
     assert terminal.screen.endswith(", 1.2 tasks/s, 2 running]")
-    display.show(StageView(5, "stage 5", 1, 2, 1.0))
+    display.show(StageView(StageTasks(5, 2, 1), pace=1.0))
     assert terminal.screen.startswith("stage 5:  50%|")
-    display.show(StageView(5, "stage 5", 0, 2, 1.0))
+    display.show(StageView(StageTasks(5, 2), pace=1.0))
     assert terminal.screen.startswith("stage 5:   0%|")
     display.close()
     assert "" == terminal.screen
@@ -269,9 +267,9 @@ def test_a_notebook_without_tqdm_gets_a_line_that_is_empty_in_the_end(cell: list
     display = choose_display()
     assert isinstance(display, CellDisplay)
 
-    display.show(StageView(4, "stage 4", 5, 20, 5.0))
+    display.show(StageView(StageTasks(4, 20, 5), pace=5.0))
     display.close()
-    assert ["", "stage 4: 5 of 20 tasks, 3 s left", ""] == cell
+    assert ["", "stage 4: 5 of 20 tasks, 5.0 tasks/s, 3 s left", ""] == cell
 
 
 def test_ipython_in_a_terminal_is_no_notebook(monkeypatch: pytest.MonkeyPatch) -> None:
