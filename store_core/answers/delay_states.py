@@ -65,26 +65,26 @@ def stray_timers(timers: Timers, log: Log, release: str, end: int | None = None)
     if not log.segments or log.segments[0].entries is not None:
         return None
     most = np.iinfo(np.int64).max if end is None else end
-    wanted: dict[int, list[tuple[int, str, int]]] = {}
-    looked_at = 0
+    units_at: dict[int, list[tuple[int, str, int]]] = {}
+    count = 0
     for file in timers.files:
         units = Timers.units(file).units
         is_pending = due_times(units) >= (timers.read_until or 0)
         is_pending &= (units["physical_offset"] >= log.begin) & (units["physical_offset"] < most)
-        for number in np.flatnonzero(is_pending)[: _MOST - looked_at].tolist():
+        for number in np.flatnonzero(is_pending)[: _MOST - count].tolist():
             unit = units[number]
             place = file.start_offset + number * units.dtype.itemsize
-            wanted.setdefault(int(unit["physical_offset"]), []).append((place, file.path, int(unit["store_size"])))
-            looked_at += 1
-    look_up = RecordLookUp(log.segments, wanted, release)
+            units_at.setdefault(int(unit["physical_offset"]), []).append((place, file.path, int(unit["store_size"])))
+            count += 1
+    look_up = RecordLookUp(log.segments, units_at, release)
     records = look_up.merge(map(look_up.run, look_up.plan()))
     begin = log.remaining().begin  # after the look-up: what was deleted meanwhile is not missing
     stray: list[StrayTimers] = []
-    for offset, units_there in wanted.items():
+    for offset, found_units in units_at.items():
         if offset < begin:
             continue
         nothing = f"the log's last file ends at {log.end}" if offset >= log.end else "no record begins there"
-        for place, path, size in units_there:
+        for place, path, size in found_units:
             found = nothing if offset not in records else _mistaken(records[offset], size)
             if found is not None:
                 stray.append(StrayTimers(0, path, place, offset, found))

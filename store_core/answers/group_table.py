@@ -75,8 +75,8 @@ class GroupTable:
 
     def totals_of(self, rows: pa.Table) -> pa.Table:
         """Return the totals of rows alone, without adding them."""
-        wanted: list[Any] = [([], "count_all") if how == COUNT else (name, how) for name, how in self._totals.items()]
-        return rows.group_by(self._keys, use_threads=False).aggregate(wanted).rename_columns(self._names)
+        ways: list[Any] = [([], "count_all") if how == COUNT else (name, how) for name, how in self._totals.items()]
+        return rows.group_by(self._keys, use_threads=False).aggregate(ways).rename_columns(self._names)
 
     def add_totals(self, totals: pa.Table) -> None:
         """Add totals of groups; it may have several rows of a group, and its columns in any order."""

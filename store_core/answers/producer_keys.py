@@ -82,9 +82,9 @@ class Sends:
         return cls(rows, *keys)
 
 
-def _of_kinds(topics: pa.DictionaryArray, kinds: list[TopicKind], wanted: frozenset[TopicKind]) -> pa.BooleanArray:
-    is_wanted = np.array([kind in wanted for kind in kinds], np.bool_)
-    return pa.array(is_wanted[topics.indices.to_numpy()])
+def _of_kinds(topics: pa.DictionaryArray, kinds: list[TopicKind], chosen: frozenset[TopicKind]) -> pa.BooleanArray:
+    is_chosen = np.array([kind in chosen for kind in kinds], np.bool_)
+    return pa.array(is_chosen[topics.indices.to_numpy()])
 
 
 _TOPIC: Final = pa.dictionary(pa.int32(), pa.string())
@@ -205,8 +205,8 @@ def unique_findings(tables: Iterable[pa.Table], most: int) -> KeyFindings:
     ordered = np.sort(hashes)
     twice = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
     rows = table.filter(pa.array(np.isin(hashes, twice)))
-    wanted: list[Any] = [([], "count_all"), ("physical_offset", "min"), ("physical_offset", "max")]
-    counted = rows.group_by(["key"], use_threads=False).aggregate(wanted)
+    aggregates: list[Any] = [([], "count_all"), ("physical_offset", "min"), ("physical_offset", "max")]
+    counted = rows.group_by(["key"], use_threads=False).aggregate(aggregates)
     counted = counted.rename_columns(["unique_key", "sends", "physical_offset", "last_physical_offset"])
     found = counted.filter(pc.greater(counted["sends"], 1))
     first = found.sort_by([("sends", "descending"), ("physical_offset", "ascending")]).slice(0, most)

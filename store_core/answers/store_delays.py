@@ -282,9 +282,9 @@ class _Made:
 
     def _message_rows(self) -> list[dict[str, Any]]:
         others = [DelayState.UNSETTLED, DelayState.WAITING] if self.options.lists_all else []
-        wanted = [DelayState.ORPHANED, DelayState.OVERDUE, *others]
+        listed = [DelayState.ORPHANED, DelayState.OVERDUE, *others]
         found: list[dict[str, Any]] = []
-        for state in wanted:
+        for state in listed:
             for kind, judged in self.judged.items():
                 rows = _in_state(judged, state).sort_by("due").slice(0, self.options.rows)
                 found += [{"kind": kind, **row} for row in rows.to_pylist()]

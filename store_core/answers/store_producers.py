@@ -76,17 +76,17 @@ def bucket_begin(bucket: int) -> int:
 
 
 def percentiles(
-    buckets: npt.NDArray[np.int32], counts: npt.NDArray[np.int64], wanted: Sequence[float]
+    buckets: npt.NDArray[np.int32], counts: npt.NDArray[np.int64], percents: Sequence[float]
 ) -> tuple[int, ...]:
     """Return percentiles by nearest rank; `PRECISION` says how good they are.
 
     * `buckets`: int32, shape (n,), n > 0.
     * `counts`: int64, shape (n,): numbers in each bucket, 1 or more.
-    * `wanted`: Between 0 and 100.
+    * `percents`: Between 0 and 100.
     """
     order = np.argsort(buckets)
     sums = counts[order].cumsum()
-    ranks = np.ceil(np.array(wanted) / 100 * sums[-1]).clip(1)
+    ranks = np.ceil(np.array(percents) / 100 * sums[-1]).clip(1)
     return tuple(bucket_begin(int(each)) for each in buckets[order][np.searchsorted(sums, ranks)])
 
 

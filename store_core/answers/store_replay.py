@@ -238,8 +238,8 @@ class _Replay:
         from store_core.store.sink.staged_batch import StagedBatch
 
         asked, queues = self.asked, TargetQueues(self.into, self.asked.queues)
-        wanted = {**asked.read, "release": asked.release, "columns": REPLAYED_COLUMNS}
-        for batch in read_messages(self.source, **wanted):
+        read = {**asked.read, "release": asked.release, "columns": REPLAYED_COLUMNS}
+        for batch in read_messages(self.source, **read):
             _check_kinds(batch)
             messages = replayed_batch(batch, asked.replay_id, asked.to_topic, queues.next_of)
             topics = messages["topic"].to_pylist()

@@ -86,14 +86,14 @@ def plan_consumer_offsets(store: Store, options: ViewOptions) -> list[OffsetsPar
     """Read the committed offsets; no queue is opened."""
     needs_queues = options.asks_for(*_OF_QUEUES)
     root = store.root_for(StoreUse.READ_QUEUES if needs_queues else StoreUse.READ_LOG)
-    wanted = topic_filter(options.read)
+    chosen = topic_filter(options.read)
     found = read_table(store, CONSUMER_OFFSETS, options)
     light = root / CONFIG_DIRECTORY / LIGHT_OFFSETS.name
     if light.exists():
         _log.warning("%s is not read: the rows are those of %s", light, CONSUMER_OFFSETS.name)
     if found is None:
         return []
-    rows = sorted(row for row in found.value.committed if wanted.takes(row.topic, row.queue_id))
+    rows = sorted(row for row in found.value.committed if chosen.takes(row.topic, row.queue_id))
     queues = store.queues if needs_queues and rows else None
     groups = (tuple(rows[first : first + _PART_ROWS]) for first in range(0, len(rows), _PART_ROWS))
     return [OffsetsPart(group, queues, found.file) for group in groups]

@@ -66,13 +66,13 @@ def topic_filter(read: ReadOptions) -> TopicFilter:
     return TopicFilter.of(read.topic, read.topics_pattern, read.queue_id)
 
 
-def _asked_queues(queues: Queues, wanted: TopicFilter, known: Collection[str] = ()) -> list[Queue]:
+def _asked_queues(queues: Queues, chosen: TopicFilter, known: Collection[str] = ()) -> list[Queue]:
     """Return the queues that are asked for, by kind, topic and id; warn of topics without a queue that are not known.
 
     Directories that are not queues are left out with a warning.
     """
-    found = list(queues.each(wanted))
-    missing = set(wanted.topics) - {queue.name[0] for queue in found} - set(known)
+    found = list(queues.each(chosen))
+    missing = set(chosen.topics) - {queue.name[0] for queue in found} - set(known)
     missing -= {topic for topic, _ in queues.names(TopicFilter(tuple(missing)))} if missing else set()
     for note in queues.notes:
         _log.warning("%s", note)
@@ -334,17 +334,17 @@ def plan_topics(store: Store, options: ViewOptions) -> list[TopicsPart]:
     return [TopicsPart(group, segments, queues if needs_bounds else None, file) for group in groups]
 
 
-def _entries(queues: Queues, wanted: TopicFilter, configured: Mapping[str, TopicConfig]) -> list[_Entry]:
+def _entries(queues: Queues, chosen: TopicFilter, configured: Mapping[str, TopicConfig]) -> list[_Entry]:
     """Return an entry for each requested queue, then those of topics that have none, sorted by topic and queue.
 
     A queue that only the log has, because its RocksDB was not flushed since it began, is one of them.
     """
-    known = wanted.narrowed(configured)
-    unflushed = [name for name in queues.unflushed if wanted.takes(*name)]
-    listed = _asked_queues(queues, wanted, {*known, *(topic for topic, _ in queues.unflushed)})
+    known = chosen.narrowed(configured)
+    unflushed = [name for name in queues.unflushed if chosen.takes(*name)]
+    listed = _asked_queues(queues, chosen, {*known, *(topic for topic, _ in queues.unflushed)})
     names: set[QueueName] = {*(queue.name for queue in listed), *unflushed}
     found = [_Entry(topic, queue_id, configured.get(topic)) for topic, queue_id in names]
-    if not wanted.queue_ids:
+    if not chosen.queue_ids:
         queued = {topic for topic, _ in names}
         found += [_Entry(topic, None, config) for topic, config in known.items() if topic not in queued]
     return sorted(found, key=lambda entry: (entry.topic, -1 if entry.queue_id is None else entry.queue_id))

@@ -108,12 +108,12 @@ def plan(store: Store, options: ViewOptions) -> list[SegmentsPart]:
     last = _last_segment(written, options.read) if written and (is_walked or options.asks_for("is_last")) else ""
     segments = log.segments if options.read.as_of is None else written
     size = 1 if is_walked else _LISTED
-    wanted = [segment for segment in segments if _is_wanted(segment, options.read)]
-    groups = [tuple(wanted[first : first + size]) for first in range(0, len(wanted), size)]
+    asked = [segment for segment in segments if _is_asked(segment, options.read)]
+    groups = [tuple(asked[first : first + size]) for first in range(0, len(asked), size)]
     return [SegmentsPart(group, last, is_first=group[0] == segments[0]) for group in groups]
 
 
-def _is_wanted(segment: Segment, read: ReadOptions) -> bool:
+def _is_asked(segment: Segment, read: ReadOptions) -> bool:
     start, end = read.starting_offsets.physical, read.ending_offsets.physical
     if start is not None and start == end:
         return False
