@@ -20,7 +20,6 @@ from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, fact, number, table, text
 from store_core.answers.verdict import Verdict
 from store_core.errors import StoreNotFoundError
-from store_core.files.storage import NO_SETTINGS
 from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.arrow_slices import binary_parts
 from store_core.format.columnar.checksums import body_crcs
@@ -180,7 +179,7 @@ class _Proof:
                 options,
             )
         )
-        kept = {each.start_offset for each in Log.of(self.store, storage=NO_SETTINGS).segments}
+        kept = {each.start_offset for each in Log.of(self.store, packed="read").segments}
         lake = (
             _totals(proved, is_lake=True)
             if self.ledger.table is None

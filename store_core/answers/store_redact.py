@@ -78,7 +78,7 @@ class Redact(Answer["RedactReport"]):
         check_is_no_url(Path(path))
         root = path if isinstance(path, ConfiguredRoot) else Path(path).resolve()
         check_is_root(root, OsFileSystem())
-        Log.of(root, reads_entries=True, compressed="refused")  # refuses before it copies
+        Log.of(root, reads_entries=True, packed="refused")  # refuses before it copies
         _check_unlocked(root)
         with NewDirectory(*places_beside(Path(self.into), "redact", str(root))) as copy, named_places(copy, root):
             copy_store(root, copy.work)

@@ -9,7 +9,7 @@ from collections import Counter
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias
 
@@ -21,7 +21,6 @@ from store_core.files.local_listing import refuse_other_file, segments_in, singl
 from store_core.files.names import COMMIT_LOG, archive_error, compressed_error, is_archive, twin_note
 from store_core.files.segment_paths import is_all_zeros
 from store_core.files.segment_source import Segment, SegmentBytes, expanded_size, open_segment
-from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_kind import (
     MEMBER_DATA,
     MEMBER_PREFIX,
@@ -45,7 +44,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 
-_Compressed: TypeAlias = Literal["left out", "read", "refused"]
+_Packed: TypeAlias = Literal["left out", "read", "refused"]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -70,8 +69,7 @@ class Log:
         paths: StorePaths,
         *,
         reads_entries: bool = False,
-        storage: StorageSettings | None = None,
-        compressed: _Compressed = "left out",
+        packed: _Packed = "left out",
         told: set[str] | None = None,
     ) -> Self:
         """List the segment files that one path or several stand for.
@@ -84,31 +82,23 @@ class Log:
           has that name; and ``file:`` URLs.
         * `reads_entries`: Whether the caller reads DLedger logs, too: those of a root, a directory ``dledger-SELFID``,
           or in it.
-        * `storage`: Settings of object stores and other file systems, for paths that are URLs as text. Callers that
-          give them read archives and segments that are compressed as a whole, too; others refuse archives, and leave
-          such segments out.
-        * `compressed`: What becomes of segments that are compressed as a whole if the caller reads no archives. They
-          are "left out"; "read"; or "refused", for callers that answer for the whole log and need its segments as
-          RocketMQ writes them: what is left out would count as lost, or at either end of the log as never written.
+        * `packed`: What becomes of segments that are compressed as a whole: "left out", "read", or "refused", for
+          callers that answer for the whole log and need its segments as RocketMQ writes them: what is left out would
+          count as lost, or at either end of the log as never written. Archives are refused unless both are "read".
         * `told`: Notes that were logged before, to which new ones are added: for who lists again and again.
         """
         notes: list[str] = []
-        places = places_of(located(paths, storage or NO_SETTINGS))
+        places = places_of(located(paths))
         with explained_access(places[0]):
-            if storage is None:
-                _check_no_archive(places)
-            is_listed = compressed != "left out" or storage is not None
-            found = sorted(
-                (
-                    segment
-                    for place in places
-                    for segment in segments_at(place, notes, reads_entries=reads_entries, compressed=is_listed)
-                ),
-                key=lambda segment: (segment.start_offset, segment.path),
-            )
+            archive = next(filter(is_archive, places), None) if packed != "read" else None
+            if archive is not None:
+                raise archive_error(archive)
+            is_listed = packed != "left out"
+            listed = (segments_at(each, notes, reads_entries=reads_entries, compressed=is_listed) for each in places)
+            found = sorted(chain.from_iterable(listed), key=lambda segment: (segment.start_offset, segment.path))
         if not found:
             raise nothing_at(places, notes)
-        if compressed == "refused":
+        if packed == "refused":
             check_plain(found)
         segments = _without_empty_tail(_with_expanded_sizes(without_twins(found, notes)), notes)
         for note in notes:
@@ -121,7 +111,7 @@ class Log:
     @classmethod
     def for_reading(cls, paths: StorePaths) -> Self:
         """List the files of a log with all that can be read: DLedger logs, archives and compressed segments, too."""
-        return cls.of(paths, reads_entries=True, storage=NO_SETTINGS)
+        return cls.of(paths, reads_entries=True, packed="read")
 
     @property
     def begin(self) -> int:
@@ -286,12 +276,6 @@ def _with_entries(
 
 def _in_entries(segments: Iterable[Segment], entries: EntryLog) -> list[Segment]:
     return [replace(segment, entries=entries) for segment in segments]
-
-
-def _check_no_archive(places: Iterable[Path]) -> None:
-    for place in places:
-        if is_archive(place):
-            raise archive_error(place)
 
 
 def check_plain(segments: Iterable[Segment]) -> None:

@@ -66,7 +66,7 @@ class ComparedLog:
     @classmethod
     def of(cls, name: SideName, paths: StorePaths) -> ComparedLog:
         """List the segments of a log, and find its end."""
-        log = Log.of(paths, compressed="refused")
+        log = Log.of(paths, packed="refused")
         if not log.segments:
             raise StoreNotFoundError(
                 f"nothing to compare in {paths}: expected a segment with bytes, found none; {log.notes[-1]} "

@@ -193,7 +193,7 @@ def plan_salvage(paths: StorePaths) -> tuple[tuple[SalvagePart, ...], tuple[str,
     """Return a part for each segment file, in log order, and notes."""
     from store_core.store.read.read_plan import plan_ranges  # noqa: PLC0415 -- what help shows needs the kinds alone
 
-    segments = without_overlap(Log.of(paths, compressed="refused").segments)
+    segments = without_overlap(Log.of(paths, packed="refused").segments)
     plan = plan_ranges(paths, _READ)
     is_live = any(map(is_lock_held, store_roots(paths)))
     ends = {end.segment.path: end for end in segment_ends(segments, verify_crc=True)}

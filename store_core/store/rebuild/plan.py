@@ -71,7 +71,7 @@ class RebuildPlan:
             check_log_is_certain(store, *given)
         check_parts(store, OsFileSystem())
         check_store_kind(store, OsFileSystem(), _use_of(options))
-        log = Log.of(store, compressed="refused")
+        log = Log.of(store, packed="refused")
         if not any(map(Path.is_dir, log_directories(store))):
             raise InvalidOptionError(f"{store} is not a store root: expected a directory with {COMMIT_LOG}/ in it")
         output = Path(os.path.abspath(options.output)) if options.output else store / OUTPUT  # noqa: PTH100

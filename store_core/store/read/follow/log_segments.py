@@ -130,7 +130,7 @@ class LogSegments:
         * `known_firsts`: As the attribute, to share it with later listings of the same log.
         * `told`: As of `Log.of`.
         """
-        found = Log.of(located_now(paths, storage), storage=storage if compressed else None, told=told)
+        found = Log.of(located_now(paths, storage), packed="read" if compressed else "left out", told=told)
         if not found.segments:
             raise StoreNotFoundError(f"nothing to read: no segment has any bytes yet: {found.notes[-1]}")
         return cls(found.segments, {} if known_firsts is None else known_firsts)

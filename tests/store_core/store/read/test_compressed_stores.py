@@ -131,17 +131,17 @@ def test_callers_that_map_files_leave_compressed_ones_out(root: Path) -> None:
 def test_callers_that_answer_for_the_whole_log_refuse_compressed_ones(root: Path, which: slice) -> None:
     (target,) = (compress(path, ".zst") for path in segments(root)[which])
     with pytest.raises(UnsupportedStoreError, match=f"{target} is compressed: expected"):
-        Log.of(root, compressed="refused")
+        Log.of(root, packed="refused")
 
 
 def test_the_error_of_a_compressed_segment_counts_the_others(root: Path) -> None:
     first, _ = (compress(path, ".gz") for path in segments(root))
     with pytest.raises(UnsupportedStoreError, match=f"{first} is compressed, and so is 1 more segment:"):
-        Log.of(root, compressed="refused")
+        Log.of(root, packed="refused")
 
 
 def test_a_compressed_segment_that_is_given_by_its_name_is_refused(root: Path) -> None:
     target = compress(segments(root)[0], ".gz")
     for compressed in ("refused", "left out"):
         with pytest.raises(UnsupportedStoreError, match=f"{target} is compressed"):
-            Log.of(target, compressed=compressed)
+            Log.of(target, packed=compressed)
