@@ -7,6 +7,7 @@ import logging
 import stat
 from contextlib import suppress
 from dataclasses import dataclass, field
+from dataclasses import fields as dataclass_fields
 from enum import IntFlag
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, cast
 
@@ -24,10 +25,14 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
     from pathlib import Path
 
+    from _typeshed import DataclassInstance
+
     from store_core.format.release_rules import ReleaseRules
 
 
 _log: Final = logging.getLogger("store_core")
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,28 +64,43 @@ QUEUE_TYPE: Final = "queue.type"
 
 _BATCH_QUEUE: Final = "BatchCQ"
 _FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
-TOPIC_MEMBERS: Final = frozenset(
-    ("attributes", "order", "perm", "readQueueNums", "topicFilterType", "topicName", "topicSysFlag", "writeQueueNums")
-)
-"""Members of a topic in the file; each is the field of that name in snake case."""
-
 GROUP_MEMBERS_OF_5: Final = frozenset(
     ("attributes", "consumeMessageOrderly", "consumeTimeoutMinute", "groupRetryPolicy", "groupSysFlag")
 )
 """Members of a consumer group that 4.x does not have."""
 
-GROUP_MEMBERS: Final = GROUP_MEMBERS_OF_5 | {
-    "brokerId",
-    "consumeBroadcastEnable",
-    "consumeEnable",
-    "consumeFromMinEnable",
-    "groupName",
-    "notifyConsumerIdsChangedEnable",
-    "retryMaxTimes",
-    "retryQueueNums",
-    "whichBrokerWhenConsumeSlowly",
-}
-"""Members of a consumer group in the file; each is the field of that name in snake case."""
+
+def camel_case(name: str) -> str:
+    """Return the name that a field has as a member of a file.
+
+    >>> camel_case("read_queue_nums")
+    'readQueueNums'
+    """
+    first, *others = name.split("_")
+    return first + "".join(map(str.capitalize, others))
+
+
+_LONG_MEMBERS: Final = frozenset(("brokerId", "whichBrokerWhenConsumeSlowly"))
+"""Members that have 64 bits; other integers have 32."""
+
+
+def _values(kind: type[DataclassInstance], fields: ConfigFields) -> dict[str, Any]:
+    """Return the fields of a configuration that are members of a file, each read by the type of its default."""
+    readers: dict[type, Callable[..., Any]] = {bool: fields.flag, int: fields.small_integer, str: fields.text}
+    attributes = fields.object("attributes").texts()
+    found = {"attributes": attributes, "others": fields.others(members_of(kind)), "given": fields.given}
+    for each in dataclass_fields(kind):
+        member = camel_case(each.name)
+        if type(each.default) in readers:
+            read: Callable[..., Any] = fields.integer if member in _LONG_MEMBERS else readers[type(each.default)]
+            found[each.name] = read(member, default=each.default)
+    return found
+
+
+def members_of(kind: type[DataclassInstance]) -> frozenset[str]:
+    """Return the members of the file that are fields of a configuration."""
+    names = {each.name for each in dataclass_fields(kind)}
+    return frozenset(map(camel_case, names - {"others", "given"}))
 
 
 class Permission(IntFlag):
@@ -141,30 +161,14 @@ class TopicConfig:
 
     @classmethod
     def decode(cls, fields: ConfigFields, key: str) -> Self:
-        """Decode a topic; one without a name gets its key in the file as its name.
-
-        Raises
-        ------
-        CorruptRecordError
-            If a member has the wrong type.
-        """
+        """Decode a topic; one without a name gets its key in the file as its name."""
         filter_type = fields.text("topicFilterType", _FILTER_TYPES[0])
         if filter_type in ("0", "1"):  # the number of a Java enum's constant
             filter_type = _FILTER_TYPES[int(filter_type)]
         if filter_type not in _FILTER_TYPES:  # fastjson then leaves it null, which no broker looks at
             filter_type = _FILTER_TYPES[0]
-        return cls(
-            topic_name=fields.text("topicName", key),
-            read_queue_nums=fields.small_integer("readQueueNums", 16),
-            write_queue_nums=fields.small_integer("writeQueueNums", 16),
-            perm=fields.small_integer("perm", int(Permission.READ | Permission.WRITE)),
-            topic_filter_type=filter_type,
-            topic_sys_flag=fields.small_integer("topicSysFlag"),
-            order=fields.flag("order", default=False),
-            attributes=fields.object("attributes").texts(),
-            others=fields.others(TOPIC_MEMBERS),
-            given=fields.given,
-        )
+        found = _values(cls, fields) | {"topic_name": fields.text("topicName", key), "topic_filter_type": filter_type}
+        return cls(**found)
 
 
 _RETRY_POLICY: Final[Mapping[JsonKey, JsonValue]] = {"type": "CUSTOMIZED"}
@@ -211,32 +215,14 @@ class SubscriptionGroupConfig:
 
     @classmethod
     def decode(cls, fields: ConfigFields, key: str) -> Self:
-        """Decode a group; one without a name gets its key in the file as its name.
+        """Decode a group; one without a name gets its key in the file as its name."""
+        policy = fields.object("groupRetryPolicy").members or _RETRY_POLICY
+        return cls(group_name=fields.text("groupName", key), group_retry_policy=policy, **_values(cls, fields))
 
-        Raises
-        ------
-        CorruptRecordError
-            If a member has the wrong type.
-        """
-        return cls(
-            group_name=fields.text("groupName", key),
-            consume_enable=fields.flag("consumeEnable", default=True),
-            consume_from_min_enable=fields.flag("consumeFromMinEnable", default=True),
-            consume_broadcast_enable=fields.flag("consumeBroadcastEnable", default=True),
-            consume_message_orderly=fields.flag("consumeMessageOrderly", default=False),
-            retry_queue_nums=fields.small_integer("retryQueueNums", 1),
-            retry_max_times=fields.small_integer("retryMaxTimes", 16),
-            broker_id=fields.integer("brokerId"),
-            which_broker_when_consume_slowly=fields.integer("whichBrokerWhenConsumeSlowly", 1),
-            notify_consumer_ids_changed_enable=fields.flag("notifyConsumerIdsChangedEnable", default=True),
-            group_sys_flag=fields.small_integer("groupSysFlag"),
-            consume_timeout_minute=fields.small_integer("consumeTimeoutMinute", 15),
-            group_retry_policy=fields.object("groupRetryPolicy").members or _RETRY_POLICY,
-            attributes=fields.object("attributes").texts(),
-            others=fields.others(GROUP_MEMBERS),
-            given=fields.given,
-        )
 
+TOPIC_MEMBERS: Final = members_of(TopicConfig)
+GROUP_MEMBERS: Final = members_of(SubscriptionGroupConfig)
+"""Members of a topic, and of a consumer group, in the file."""
 
 TOPIC_GROUP_SEPARATOR: Final = "@"
 _BROADCAST: Final = "@broadcast"
@@ -328,7 +314,6 @@ def _light_offsets(fields: ConfigFields) -> Iterator[Committed]:
 _LARGEST: Final = 256 << 20
 """Maximum bytes of a file; those of large brokers have some ten million bytes."""
 
-T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 

@@ -24,6 +24,7 @@ from store_core.snapshot.config import (
     Committed,
     ConfigFile,
     SubscriptionGroupConfig,
+    camel_case,
     read_checkpoint,
 )
 from store_core.snapshot.units import QueueBounds, QueueName, compare
@@ -153,9 +154,7 @@ def _group(group: SubscriptionGroupConfig) -> Row:
     """Return a group's row: each column is the field of that name, null if the file lacks it."""
     row: Row = {"group_name": group.group_name}
     for column in VIEWS["subscription_groups"].columns[1:-1]:
-        first, *others = column.name.split("_")
-        member = first + "".join(map(str.capitalize, others))
-        value = getattr(group, column.name) if member in group.given else None
+        value = getattr(group, column.name) if camel_case(column.name) in group.given else None
         row[column.name] = list(value.items()) if isinstance(value, dict) else value
     return row
 
