@@ -14,14 +14,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
 
 from store_core.errors import StoreError
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.names import COMMIT_LOG
 from store_core.files.segment_source import open_segment
 from store_core.files.store_lock import ABORT_FILE
 from store_core.format.java import hash_code, positive_hash
@@ -34,7 +32,8 @@ from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.log import Log
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
 
     from store_core.files.segment_source import Segment
 
@@ -60,45 +59,34 @@ _START: Final = unit_dtype(replace(MESSAGE_HEAD, fields=MESSAGE_HEAD.fields[:7])
 """The first fields of a record, up to and including its physical offset."""
 
 
-def evidence_of_old_parser(segments: Sequence[Segment]) -> str | None:
-    """Return what shows that a log was last written by a release up to 4.9.0; None if nothing does."""
-    directories = dict.fromkeys(Path(segment.path).parent for segment in segments)
-    roots = [directory.parent for directory in directories if directory.name == COMMIT_LOG]
-    return next(_shared_slots(roots), None) or next(_repeated_records(segments), None)
+def evidence_of_old_parser(store: Path, segments: Sequence[Segment]) -> str | None:
+    """Return what shows that a store was last written by a release up to 4.9.0; None if nothing does.
+
+    * `segments`: Of its log.
+    """
+    return _counted_entries(store) or _repeated_record(segments)
 
 
 # ----------------------------------------------------------------------------------------------------------- the index
 
 
-def _shared_slots(roots: Iterable[Path]) -> Iterator[str]:
+def _counted_entries(store: Path) -> str | None:
     """Find an index file whose slot count counts entries."""
-    for root in roots:
-        paths = Index(root).paths[::-1]
-        for path in paths[:_MOST_FILES]:
-            counted = _count_of(path, is_full=path != paths[0])
-            if counted is None:
-                continue
-            if counted:
-                yield (
-                    f"{path} counts {counted} slots in use for as many entries, though entries share slots, as "
-                    f"RocketMQ did up to 4.7.0"
-                )
-            break
-
-
-def _count_of(path: Path, *, is_full: bool) -> int | None:
-    """Return an index file's slot count if it counts entries; 0 if it counts slots, None if unclear."""
-    try:
-        file = KeyFile(path)
-        header, entries = file.header, file.header.index_count - 1
-        if 0 <= header.hash_slot_count < entries:
-            return 0
-        if header.hash_slot_count != entries:
-            return None
-        is_known = entries > 0 and file.sized_by_contents(is_full=is_full, trusts_size=True).slots > 0
-        return entries if is_known and _share_slots(file) else None
-    except (OSError, ValueError, StoreError):  # ValueError: mapped while being truncated
-        return None
+    paths = Index(store).paths[::-1]
+    for path in paths[:_MOST_FILES]:
+        with suppress(OSError, ValueError, StoreError):  # ValueError: cut while it is read
+            file = KeyFile(path)
+            counted, entries = file.header.hash_slot_count, file.header.index_count - 1
+            if 0 <= counted < entries:  # it counts slots
+                return None
+            if counted == entries > 0:
+                file.sized_by_contents(is_full=path != paths[0], trusts_size=True)
+                if file.slots and _share_slots(file):
+                    return (
+                        f"{path} counts {counted} slots in use for as many entries, though entries share slots, as "
+                        f"RocketMQ did up to 4.7.0"
+                    )
+    return None
 
 
 def _share_slots(file: KeyFile) -> bool:
@@ -115,18 +103,19 @@ def _share_slots(file: KeyFile) -> bool:
 # -------------------------------------------------------------------------------------------------------- blank records
 
 
-def _repeated_records(segments: Sequence[Segment]) -> Iterator[str]:
+def _repeated_record(segments: Sequence[Segment]) -> str | None:
     """Check whether the last bytes of the newest closed segment repeat the record before its blank record."""
     for segment in segments[: -_MOST_SEGMENTS - 1 : -1]:
         blank = _blank_record(segment)
         if len(blank) < _START.itemsize:
             continue  # no blank record, as in a segment being written, or too short to tell
-        if _is_repeated(segment, blank):
-            yield (
-                f"in {segment.path} the bytes after the blank record at offset {segment.end_offset - len(blank)} "
-                f"repeat the record before it, as RocketMQ left them up to 4.9.0"
-            )
-        return
+        if not _is_repeated(segment, blank):
+            return None
+        return (
+            f"in {segment.path} the bytes after the blank record at offset {segment.end_offset - len(blank)} repeat "
+            f"the record before it, as RocketMQ left them up to 4.9.0"
+        )
+    return None
 
 
 def _read(segment: Segment, position: int, count: int) -> bytes:
@@ -246,7 +235,9 @@ def _evidence(store: Path) -> Iterator[_Evidence]:
             has=False,
             words="it has nothing of what brokers leave since 5.0, such as abort.bak",
         )
-    old = evidence_of_old_parser(segments)
+    old = None
+    with suppress(OSError, StoreError):
+        old = evidence_of_old_parser(store, segments)
     if old is not None:
         yield _Evidence("splits_properties_at_first_separator", has=False, words=old)
     with suppress(OSError, StoreError, ValueError):

@@ -30,7 +30,7 @@ USUAL = 40 + 4 * 5_000_000 + 20 * 20_000_000
 
 
 def note(path: Path) -> str | None:
-    return evidence_of_old_parser(Log.of(path).segments)
+    return evidence_of_old_parser(path, Log.of(path).segments)
 
 
 # ------------------------------------------------------------------------------------------------------- golden stores
