@@ -9,7 +9,7 @@ from collections import deque
 from threading import Lock, RLock
 from typing import TYPE_CHECKING, Final, Self
 
-from store_core.files.segment_file import OpenFiles, SegmentFile, offset_of
+from store_core.files.segment_file import SegmentFile, offset_of
 from store_core.format.layout import BLANK_SIZE, head_dtype
 from store_core.format.message import AppendMessageResult, AppendMessageStatus
 from store_core.format.segment_view import SegmentView
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from typing_extensions import Buffer
 
     from store_core.files.file_system import FileSystem
-    from store_core.files.segment_source import WalkedBytes
 
     AppendCallback = Callable[[int, memoryview, int], AppendMessageResult]
 
@@ -125,6 +124,7 @@ class MappedFile:
     * `file_from_offset`: Offset of the first byte in the log: the file's name.
     * `store_timestamp`: Store time of the last record appended since the file was opened, ms; 0 if none.
     * `first_create_in_queue`: Whether it was created for a queue that had no file.
+    * `segment`: Its bytes.
     * `write_error`: Why the last failed append or commit failed.
     * `is_available`: Whether it was not destroyed. (RocketMQ counts the users of a file, ``ReferenceResource``, as it
       must not unmap what they read; views of this one stay valid.)
@@ -140,7 +140,7 @@ class MappedFile:
         self.write_error: OSError | None = None
         self.is_available = True
         self._file_system = file_system
-        self._file = SegmentFile(path, file_size, file_system, writable=writable)
+        self.segment = SegmentFile(path, file_size, file_system, writable=writable)
         self._pool: TransientStorePool | None = None
         self._write_buffer: memoryview | None = None
         self._scratch: memoryview | None = None
@@ -162,7 +162,7 @@ class MappedFile:
         With a `pool`, appends go into one of its buffers; if none is left, the file does without.
         """
         created = cls(path, file_size, file_system)
-        created._file.create(reserve=reserve)
+        created.segment.create(reserve=reserve)
         if pool is not None:
             created._pool = pool
             created._write_buffer = pool.borrow()
@@ -170,19 +170,6 @@ class MappedFile:
 
     def __repr__(self) -> str:
         return f"MappedFile({str(self.path)!r}, wrote={self.wrote_position}, flushed={self.flushed_position})"
-
-    def limit_open(self, open_files: OpenFiles) -> None:
-        """Count with others to a limit of open files, see `SegmentFile.limit_open`."""
-        self._file.limit_open(open_files)
-
-    def check_opens(self) -> None:
-        """Open the file, and close it again."""
-        self._file.check_opens()
-
-    @property
-    def is_new(self) -> bool:
-        """Whether the file was created here, not found."""
-        return self._file.is_new
 
     @property
     def end_offset(self) -> int:
@@ -260,7 +247,7 @@ class MappedFile:
         if self._write_buffer is None and result.wrote_bytes:
             is_blank = result.status is AppendMessageStatus.END_OF_FILE
             stored = min(BLANK_SIZE, result.wrote_bytes) if is_blank else result.wrote_bytes
-            self._file.write(area[:stored], position, seal=RECORD_SEAL)
+            self.segment.write(area[:stored], position, seal=RECORD_SEAL)
 
     def _append_area(self, position: int) -> memoryview:
         """Return the area a callback writes to: the write buffer, or memory that is copied to the file afterwards."""
@@ -272,7 +259,7 @@ class MappedFile:
 
     def _write(self, view: memoryview, position: int, seal: int) -> None:
         try:
-            self._file.write(view, position, seal=seal)
+            self.segment.write(view, position, seal=seal)
         except OSError as error:
             self.write_error = error
             raise
@@ -309,14 +296,14 @@ class MappedFile:
             position = self.read_position
             if self._is_enough(position, self.flushed_position, least_pages):
                 if self.is_available:
-                    self._file.sync()
+                    self.segment.sync()
                 self.flushed_position = position
             return self.flushed_position
 
     def force(self) -> None:
         """Sync the file to disk, whatever the flushed position; errors are those of `flush`."""
         with self._flush_lock:
-            self._file.sync()
+            self.segment.sync()
 
     def _is_enough(self, end: int, done: int, least_pages: int) -> bool:
         """Apply the page rule (RocketMQ: ``isAbleToFlush``, ``isAbleToCommit``)."""
@@ -335,20 +322,20 @@ class MappedFile:
           disk on return, or else the old records could come back with a power failure.
         """
         with self._commit_lock, self._flush_lock:
-            is_cleared = clear_tail and self._file.clear(position, self.file_size)
+            is_cleared = clear_tail and self.segment.clear(position, self.file_size)
             buffered = self._write_buffer is not None
             self.wrote_position = position
             # Bytes below the new position that are only in the write buffer are still to be committed and flushed.
             self.committed_position = min(self.committed_position, position) if buffered else position
             self.flushed_position = min(self.flushed_position, position) if buffered else position
             if is_cleared:
-                self._file.sync()
+                self.segment.sync()
 
     def clear_tail(self) -> None:
         """Overwrite everything after the wrote position with zeros, which are on disk on return."""
         with self._flush_lock:
-            if self._file.clear(self.wrote_position, self.file_size):
-                self._file.sync()
+            if self.segment.clear(self.wrote_position, self.file_size):
+                self.segment.sync()
 
     def select(self, position: int, size: int | None = None) -> memoryview | None:
         """Return a view of `size` bytes at `position`, or all up to the read position; None if they are not all there.
@@ -360,19 +347,11 @@ class MappedFile:
         stop = end if size is None else position + size
         if not 0 <= position <= stop <= end or (size is None and position == end) or not self.is_available:
             return None
-        return self._file.view(position, stop)
-
-    def whole(self) -> memoryview:
-        """Return a view of all of the file, also past its read position."""
-        return self._file.view(0, self.file_size)
-
-    def open_bytes(self) -> WalkedBytes:
-        """Return the bytes of the whole file, to walk through them."""
-        return self._file.source()
+        return self.segment.view(position, stop)
 
     def view(self) -> SegmentView:
         """Return what is readable of the file, to walk through it."""
-        opened = self.open_bytes()
+        opened = self.segment.source()
         return SegmentView(opened, self.read_position, self.file_from_offset, opened.next_data)
 
     def destroy(self) -> None:
@@ -380,7 +359,7 @@ class MappedFile:
         with self._commit_lock, self._flush_lock:
             self.is_available = False
             self.close()
-            self._file.remove()
+            self.segment.remove()
 
     def close(self) -> None:
         """Release descriptor, mapping and buffer; views stay valid, and the file stays on disk.
@@ -392,7 +371,7 @@ class MappedFile:
                 self.wrote_position = self.committed_position
             self._return_write_buffer()
             self._scratch = None
-            self._file.close()
+            self.segment.close()
 
     def _return_write_buffer(self) -> None:
         buffer, self._write_buffer = self._write_buffer, None

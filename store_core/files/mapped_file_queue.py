@@ -106,7 +106,7 @@ class MappedFileQueue:
 
     def _limited(self, file: MappedFile) -> MappedFile:
         if self._open_files is not None:
-            file.limit_open(self._open_files)
+            file.segment.limit_open(self._open_files)
         return file
 
     def check_self(self) -> tuple[str, ...]:
@@ -442,7 +442,7 @@ class AllocateMappedFileService(ServiceThread):
     def _discard(self, request: AllocateRequest) -> None:
         """Delete an unused file; one that existed before the request is only closed."""
         mapped_file = request.mapped_file
-        if mapped_file is not None and mapped_file.is_new:
+        if mapped_file is not None and mapped_file.segment.is_new:
             mapped_file.destroy()
         elif mapped_file is not None:
             mapped_file.close()

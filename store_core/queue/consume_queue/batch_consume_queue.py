@@ -181,7 +181,7 @@ class BatchConsumeQueue:
             file = queue.get_last_mapped_file(queue.max_offset)
             if file is None:
                 return 0
-            if not file.wrote_position and not file.is_new and not self._is_recovering:
+            if not file.wrote_position and not file.segment.is_new and not self._is_recovering:
                 file.set_position(0, clear_tail=True)
             count = min(len(units), (file.file_size - file.wrote_position) // BATCH_UNIT_SIZE)
             if not file.append(units[:count].view(np.uint8).data):
@@ -353,7 +353,7 @@ def end_before(queue: MappedFileQueue, physical_offset: int, *, clear_tail: bool
     """
     notes: list[str] = []
     while (file := queue.last_mapped_file) is not None:
-        units = batch_units_of(file.whole())
+        units = batch_units_of(file.segment.view(0, file.file_size))
         if int(units["physical_offset"][0]) < physical_offset:
             others = units[1:]
             kept = 1 + count_true(are_valid(others) & (others["physical_offset"] < physical_offset))

@@ -336,7 +336,7 @@ class ConsumeQueue:
         file = queue.get_last_mapped_file(wanted)
         if file is None or file.wrote_position:
             return file
-        if not file.is_new and not self._is_recovering:
+        if not file.segment.is_new and not self._is_recovering:
             file.set_position(0, clear_tail=True)
         if file.first_create_in_queue and queue_offset:
             self.min_logic_offset = queue.flushed_where = queue.committed_where = wanted

@@ -120,7 +120,7 @@ def truncate(queue: MappedFileQueue, physical_offset: int, features: ReleaseRule
     """
     notes: list[str] = []
     while (file := queue.last_mapped_file) is not None:
-        units = units_of(file.whole())
+        units = units_of(file.segment.view(0, file.file_size))
         if int(units["physical_offset"][0]) < physical_offset:
             position = file.wrote_position
             kept = 1 + count_valid(units[1:])

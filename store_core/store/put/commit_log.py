@@ -218,7 +218,7 @@ class CommitLog:
         """
         notes = self.mapped_file_queue.load(self.config.release)
         for file in self.mapped_file_queue.mapped_files:
-            file.check_opens()
+            file.segment.check_opens()
         return notes
 
     def start(self) -> None:

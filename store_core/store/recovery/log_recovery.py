@@ -70,7 +70,9 @@ def find_end_of_files(files: Sequence[MappedFile], *, verify_crc: bool) -> Found
     """Find where the log in loaded files ends for readers, which, unlike a recovery, continue after damage."""
     by_path = {str(file.path): file for file in files}
     segments = [Segment(path, file.file_from_offset, file.file_size) for path, file in by_path.items()]
-    ends = segment_ends(segments, verify_crc=verify_crc, open_bytes=lambda segment: by_path[segment.path].open_bytes())
+    ends = segment_ends(
+        segments, verify_crc=verify_crc, open_bytes=lambda segment: by_path[segment.path].segment.source()
+    )
     return FoundEnd.of(ends)
 
 

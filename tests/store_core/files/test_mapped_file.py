@@ -108,7 +108,7 @@ def test_a_new_file_has_its_full_size_and_no_content(file: MappedFile, path: Pat
     assert path.read_bytes() == bytes(SIZE)
     assert positions(file) == (0, 0, 0)
     assert file.file_from_offset == START
-    assert file.is_new
+    assert file.segment.is_new
 
 
 def test_a_new_file_takes_no_blocks_of_the_disk(make: MakeFile, path: Path) -> None:
@@ -525,7 +525,7 @@ def test_a_file_that_is_there_is_taken_with_its_bytes(path: Path, disk: FaultyFi
     path.write_bytes(b"old bytes")
     file = MappedFile.create(path, SIZE, disk)
 
-    assert not file.is_new
+    assert not file.segment.is_new
     assert file.wrote_position == 0
     assert path.read_bytes() == b"old bytes" + bytes(SIZE - 9)
 

@@ -168,7 +168,7 @@ class MappedFileMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_file_holds_what_was_committed_and_zeros(self) -> None:
-        if not hasattr(self, "file") or self.file._file._torn_until:
+        if not hasattr(self, "file") or self.file.segment._torn_until:
             return
         assert self.path.read_bytes() == self.model[: self.readable].ljust(self.size, b"\0")
 
