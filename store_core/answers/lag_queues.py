@@ -30,8 +30,7 @@ from store_core.snapshot.config import (
     ConsumerOffsets,
 )
 from store_core.snapshot.log import Log
-from store_core.snapshot.queues import Queues, TopicFilter
-from store_core.snapshot.units import QueueBounds, compare
+from store_core.snapshot.units import QueueBounds, TopicFilter, compare
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -39,6 +38,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.files.segment_source import Segment
+    from store_core.snapshot.queues import Queues
     from store_core.snapshot.store import Store
 
 

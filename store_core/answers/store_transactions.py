@@ -49,7 +49,8 @@ def absent_records(store: Store, records: Iterable[Mapping[str, Any]]) -> set[in
     queue that ends before a record proves nothing.
     """
     from store_core.files.store_lock import ABORT_FILE
-    from store_core.snapshot.queues import QueueDoubtError, Queues
+    from store_core.snapshot.queues import Queues
+    from store_core.snapshot.units import QueueDoubtError
 
     by_queue: defaultdict[tuple[str, int], dict[int, int]] = defaultdict(dict)  # queue -> physical offset -> its place
     for row in records:

@@ -135,9 +135,7 @@ class ExpandedStream:
             with explained_access(Path(self.path)):
                 self._opened = pa.CompressedInputStream(_packed_stream(segment), self._codec)
         except FileNotFoundError:
-            raise SegmentVanishedError(f"segment {self.path} was there when the read was planned, and is gone").advised(
-                WITHOUT_SEGMENT
-            ) from None
+            raise _vanished(segment, "it is gone") from None
         self.position = 0
 
     def read(self, most: int = _CHUNK) -> bytes:
@@ -367,11 +365,16 @@ def _check_directory(segment: Segment) -> None:
     """Tell a worker that does not see the store from a segment that retention has deleted: that leaves a directory."""
     directory = Path(segment.file).parent
     if not directory.is_dir():
-        raise StoreNotFoundError(
-            f"{directory} was there when the read was planned, and does not exist on {os.uname().nodename}, which was "
-            f"to read {segment.name} of it. Every worker has to see the store under the path that was given: mount it "
-            f"there, or give the URL of a store"
-        )
+        raise unseen_error(directory, f"{segment.name} of it")
+
+
+def unseen_error(directory: Path, what: str) -> StoreNotFoundError:
+    """Return the error that a worker does not see a directory, from which it was to read something."""
+    return StoreNotFoundError(
+        f"{directory} was there when the read was planned, and does not exist on {os.uname().nodename}, which was to "
+        f"read {what}. Every worker has to see the store under the path that was given: mount it there, or give the "
+        f"URL of a store"
+    )
 
 
 def _vanished(segment: Segment, found: str) -> SegmentVanishedError:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-import os
 import re
 from bisect import bisect_left
 from contextlib import ExitStack, suppress
@@ -15,12 +14,13 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 import numpy as np
 import pyarrow as pa
 
-from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError, StoreNotFoundError
+from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError
 from store_core.files.access import access_error, explained_access
 from store_core.files.file_system import FileSystem, OpenFile, OsFileSystem, names_in
 from store_core.files.names import advice_on_name, start_offset_of, why_no_segment
 from store_core.files.segment_file import offset_of
 from store_core.files.segment_paths import list_for_loading
+from store_core.files.segment_source import unseen_error
 from store_core.files.store_kind import queue_database
 from store_core.files.url_path import UrlPath
 from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, QueueRules, is_light, refusal_of
@@ -45,21 +45,6 @@ if TYPE_CHECKING:
     from store_core.queue.rocksdb_queues import RocksdbQueues
     from store_core.snapshot.database_queues import QueuedLog, Unflushed
 
-
-__all__ = [
-    "DIRECTORIES",
-    "FileQueue",
-    "NamedQueue",
-    "OpenUnits",
-    "QueueBounds",
-    "QueueDoubtError",
-    "QueueKind",
-    "Queues",
-    "TopicFilter",
-    "UnitFile",
-    "Units",
-    "unit_files",
-]
 
 _log: Final = logging.getLogger("store_core")
 
@@ -241,13 +226,7 @@ class OpenUnits:
         """Tell a worker that does not see the store from a file that retention has deleted: that leaves a directory."""
         directory = self.file.path.parent
         queues = directory.parents[1]
-        if queues.is_dir():
-            return self._vanished("it is gone")
-        return StoreNotFoundError(
-            f"{queues} was there when the read was planned, and does not exist on {os.uname().nodename}, which was to "
-            f"read {self.file.path}. Every worker has to see the store under the path that was given: mount it there, "
-            f"or give the URL of a store"
-        )
+        return self._vanished("it is gone") if queues.is_dir() else unseen_error(queues, str(self.file.path))
 
     def _vanished(self, found: str) -> SegmentVanishedError:
         return SegmentVanishedError(

@@ -22,16 +22,8 @@ from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.times import table_time
 from store_core.snapshot.config import TOPICS, TopicConfig
 from store_core.snapshot.log import Log
-from store_core.snapshot.queues import (
-    DIRECTORIES,
-    FileQueue,
-    NamedQueue,
-    OpenUnits,
-    QueueKind,
-    Queues,
-    TopicFilter,
-    UnitFile,
-)
+from store_core.snapshot.queues import DIRECTORIES, FileQueue, NamedQueue, OpenUnits, Queues, UnitFile
+from store_core.snapshot.units import QueueKind, TopicFilter
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.stored_topics import hint_of, stored_topics
 from store_core.views.view import (

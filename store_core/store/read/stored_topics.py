@@ -17,7 +17,8 @@ from store_core.files.url_path import UrlPath
 from store_core.format.columnar.arrow_slices import texts
 from store_core.format.words import did_you_mean, known_names
 from store_core.snapshot.config import Config, TopicConfig
-from store_core.snapshot.queues import Queues, TopicFilter
+from store_core.snapshot.queues import Queues
+from store_core.snapshot.units import TopicFilter
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence

@@ -14,7 +14,8 @@ from store_core.errors import SegmentLayoutError
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS, ConsumeQueueExt
 from store_core.queue.queue_path import CONSUME_QUEUE_EXT, QueueRules, is_light, queue_path
-from store_core.snapshot.queues import FileQueue, QueueKind, Queues, Units
+from store_core.snapshot.queues import FileQueue, Queues
+from store_core.snapshot.units import QueueKind, Units
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

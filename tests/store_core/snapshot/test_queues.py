@@ -21,7 +21,8 @@ from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServ
 from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE, batch_units
 from store_core.queue.queue_path import QueueRules, is_light
 from store_core.queue.rocksdb_queues import RocksdbQueues
-from store_core.snapshot.queues import QueueBounds, QueueKind, Queues, TopicFilter, Units
+from store_core.snapshot.queues import Queues
+from store_core.snapshot.units import QueueBounds, QueueKind, TopicFilter, Units
 from tests.golden_stores import newer_store, unpack
 from tests.store_core.fakes import FakeClock
 from tests.store_core.queue.consume_queues import UNITS, QueueMaker, put_all, records, write_files

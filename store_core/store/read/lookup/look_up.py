@@ -21,7 +21,8 @@ from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.record.record_head import head_reader
 from store_core.format.record.scan import check_frame
 from store_core.queue.queue_path import refusal_of
-from store_core.snapshot.queues import QueueDoubtError, Queues
+from store_core.snapshot.queues import Queues
+from store_core.snapshot.units import QueueDoubtError
 from store_core.store.read.lookup.explanation import (
     LookedUp,
     LookUpCosts,

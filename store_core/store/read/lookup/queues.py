@@ -16,8 +16,8 @@ import numpy as np
 
 from store_core.files.segment_source import Segment, size_on_disk
 from store_core.queue.queue_path import is_light, refusal_of
-from store_core.snapshot.queues import QueueDoubtError, Queues, TopicFilter
-from store_core.snapshot.units import EVERY_QUEUE, Queue, QueueName, UnitRange
+from store_core.snapshot.queues import Queues
+from store_core.snapshot.units import EVERY_QUEUE, Queue, QueueDoubtError, QueueName, TopicFilter, UnitRange
 from store_core.store.read.lookup.explanation import (
     EVERYTHING,
     LookedUp,
