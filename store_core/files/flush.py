@@ -85,14 +85,6 @@ class Pace:
     timed: bool = False  # sleep for the whole interval even if woken
 
 
-FLUSH_PACE: Final = Pace(0.5, 4, 10.0, timed=True)
-"""``flushIntervalCommitLog``, ``flushCommitLogLeastPages``, ``flushCommitLogThoroughInterval`` and
-``flushCommitLogTimed`` (not timed up to 4.9.0)."""
-
-COMMIT_PACE: Final = Pace(0.2, 4, 0.2)
-"""``commitIntervalCommitLog``, ``commitCommitLogLeastPages`` and ``commitCommitLogThoroughInterval``."""
-
-
 class _PacedService(_LogService):
     """A service that flushes or commits by the page rule at intervals, and everything when that is due.
 
@@ -127,7 +119,7 @@ class FlushRealTimeService(_PacedService):
         self,
         queue: MappedFileQueue,
         clock: Clock,
-        pace: Pace = FLUSH_PACE,
+        pace: Pace,
         on_flushed: Callable[[int], None] = _no_checkpoint,
         on_error: Callable[[OSError], None] | None = None,
     ) -> None:
@@ -156,7 +148,7 @@ class CommitRealTimeService(_PacedService):
         queue: MappedFileQueue,
         clock: Clock,
         on_committed: Callable[[], None],
-        pace: Pace = COMMIT_PACE,
+        pace: Pace,
         on_error: Callable[[OSError], None] | None = None,
     ) -> None:
         super().__init__(queue, clock, on_error=on_error)

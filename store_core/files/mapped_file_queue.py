@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import errno
-import heapq
 import logging
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.files.access import in_words, is_access_error
 from store_core.files.mapped_file import MappedFile, TransientStorePool
-from store_core.files.segment_file import OpenFiles, offset_of
+from store_core.files.segment_file import OpenFiles
 from store_core.files.segment_paths import SegmentPaths, list_for_loading
 from store_core.files.service_thread import ServiceThread
 from store_core.format.release import DEFAULT_RELEASE
@@ -336,10 +335,6 @@ class AllocateRequest:
     mapped_file: MappedFile | None = None
     error: OSError | None = None
 
-    def __lt__(self, other: AllocateRequest) -> bool:
-        """Larger files first, then those earlier in their queue (RocketMQ: ``AllocateRequest.compareTo``)."""
-        return (-self.file_size, offset_of(self.path)) < (-other.file_size, offset_of(other.path))
-
 
 class AllocateMappedFileService(ServiceThread):
     """Creates the file that is requested, and the next one after it (RocketMQ: ``AllocateMappedFileService``).
@@ -350,8 +345,7 @@ class AllocateMappedFileService(ServiceThread):
     * `pool`: Its buffers are assigned to the files, while there are any.
     * `fail_fast_without_buffer`: Refuse a file rather than create it without a buffer
       (``fastFailIfNoBufferInStorePool``).
-    * `reserve_from_size`: Files of at least this size have their disk blocks allocated (``warmMapedFileEnable``: the
-      commit log's size).
+    * `reserve`: Allocate the disk blocks of the files (``warmMapedFileEnable``).
     """
 
     def __init__(
@@ -361,16 +355,15 @@ class AllocateMappedFileService(ServiceThread):
         pool: TransientStorePool | None = None,
         *,
         fail_fast_without_buffer: bool = False,
-        reserve_from_size: int | None = None,
+        reserve: bool = False,
     ) -> None:
         super().__init__(clock)
         self._file_system = file_system
         self._pool = pool
         self._fail_fast = fail_fast_without_buffer
-        self._reserve_from_size = reserve_from_size
+        self._reserve = reserve
         self._lock = Lock()
         self._requests: dict[Path, AllocateRequest] = {}
-        self._queue: list[AllocateRequest] = []
 
     def put_request_and_return_mapped_file(self, path: Path, next_path: Path, file_size: int) -> MappedFile:
         """Return the file at `path`, ideally created ahead of time, and request the one at `next_path`."""
@@ -393,11 +386,14 @@ class AllocateMappedFileService(ServiceThread):
         request = self._requests.get(path)
         if request is not None and request.error is None:
             return request
-        if self._fail_fast and self._pool is not None and self._pool.available_buffers <= len(self._queue):
+        if self._fail_fast and self._pool is not None and self._pool.available_buffers <= len(self._waiting()):
             return None
         request = self._requests[path] = AllocateRequest(path, file_size)
-        heapq.heappush(self._queue, request)
         return request
+
+    def _waiting(self) -> list[AllocateRequest]:
+        """Return the requests for files that are not made yet; the lock is held."""
+        return [request for request in self._requests.values() if not request.done.is_set()]
 
     def _give_up_elsewhere(self, *paths: Path) -> None:
         """Discard a file created ahead in another directory: two of the same name would claim the same offset.
@@ -414,22 +410,17 @@ class AllocateMappedFileService(ServiceThread):
 
     def run_once(self) -> None:
         """Create all requested files."""
-        while (request := self._next()) is not None:
-            self._make(request)
-
-    def _next(self) -> AllocateRequest | None:
-        with self._lock:
-            while self._queue:
-                request = heapq.heappop(self._queue)
-                if self._requests.get(request.path) is request:
-                    return request
-        return None
+        while True:
+            with self._lock:
+                waiting = self._waiting()
+            if not waiting:
+                return
+            self._make(waiting[0])
 
     def _make(self, request: AllocateRequest) -> None:
-        reserve = self._reserve_from_size is not None and request.file_size >= self._reserve_from_size
         try:
             request.mapped_file = MappedFile.create(
-                request.path, request.file_size, self._file_system, self._pool, reserve=reserve
+                request.path, request.file_size, self._file_system, self._pool, reserve=self._reserve
             )
         except OSError as error:
             request.error = error
@@ -452,7 +443,6 @@ class AllocateMappedFileService(ServiceThread):
         with self._lock:
             requests = list(self._requests.values())
             self._requests.clear()
-            self._queue.clear()
         for request in requests:
             self._discard(request)
             request.done.set()

@@ -228,12 +228,13 @@ def disk_space(root: Path, config: MessageStoreConfig, file_system: FileSystem) 
 
 def allocate_service(config: MessageStoreConfig, clock: Clock, file_system: FileSystem) -> AllocateMappedFileService:
     """Create the service that preallocates segments, with write buffers if configured."""
-    size = config.mapped_file_size_commit_log
-    pool = TransientStorePool(config.transient_store_pool_size, size) if uses_pool(config) else None
+    pool = None
+    if uses_pool(config):
+        pool = TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
     return AllocateMappedFileService(
         file_system,
         clock,
         pool,
         fail_fast_without_buffer=config.fast_fail_if_no_buffer_in_store_pool,
-        reserve_from_size=size if config.warm_maped_file_enable else None,
+        reserve=config.warm_maped_file_enable,
     )

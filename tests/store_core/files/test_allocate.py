@@ -11,7 +11,7 @@ import pytest
 
 from store_core.files.clock import SystemClock
 from store_core.files.mapped_file import TransientStorePool
-from store_core.files.mapped_file_queue import AllocateMappedFileService, AllocateRequest, MappedFileQueue
+from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
 from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
 
@@ -130,21 +130,15 @@ def test_a_file_that_grew_only_half_is_deleted(
     assert not at(0).exists()
 
 
-def test_larger_files_and_then_earlier_ones_come_first(at: Callable[[int], Path]) -> None:
-    requests = [AllocateRequest(at(3), 10), AllocateRequest(at(2), 10), AllocateRequest(at(9), 20)]
-
-    assert [request.path for request in sorted(requests)] == [at(9), at(2), at(3)]
-
-
-@pytest.mark.parametrize("reserve_from_size", [None, SIZE, SIZE + 1])
-def test_only_files_of_the_logs_size_take_their_blocks_at_once(
-    at: Callable[[int], Path], disk: FaultyFileSystem, clock: FakeClock, reserve_from_size: int | None
+@pytest.mark.parametrize("reserve", [False, True])
+def test_blocks_are_taken_at_once_where_that_is_asked_for(
+    at: Callable[[int], Path], disk: FaultyFileSystem, clock: FakeClock, reserve: bool
 ) -> None:
-    service = AllocateMappedFileService(disk, clock, reserve_from_size=reserve_from_size)
+    service = AllocateMappedFileService(disk, clock, reserve=reserve)
     clock.while_waiting = service.run_once
     service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
 
-    assert disk.count("reserve") == (2 if reserve_from_size == SIZE else 0)
+    assert disk.count("reserve") == (2 if reserve else 0)
 
 
 def test_files_get_buffers_while_there_are_any(

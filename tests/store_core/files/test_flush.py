@@ -11,8 +11,6 @@ import pytest
 
 from store_core.files.clock import SystemClock
 from store_core.files.flush import (
-    COMMIT_PACE,
-    FLUSH_PACE,
     CommitRealTimeService,
     FlushDiskWatcher,
     FlushRealTimeService,
@@ -24,6 +22,8 @@ from store_core.files.mapped_file import TransientStorePool
 from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
+from store_core.store.message_store_config import MessageStoreConfig
+from store_core.store.put.commit_log import _commit_pace, _flush_pace
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 SIZE = 1 << 16
 PAGE = 4096
+FLUSH_PACE = _flush_pace(MessageStoreConfig())
+COMMIT_PACE = _commit_pace(MessageStoreConfig())
 
 
 @pytest.fixture
@@ -117,7 +119,7 @@ def test_a_failing_flush_is_told_and_the_service_goes_on(
     errors: list[OSError] = []
     disk.fail("sync", errno.EIO)
     append(queue, 1)
-    service = FlushRealTimeService(queue, clock, on_error=errors.append)
+    service = FlushRealTimeService(queue, clock, FLUSH_PACE, on_error=errors.append)
     service.step()
 
     assert service.error is not None
@@ -129,7 +131,7 @@ def test_a_failing_flush_is_told_and_the_service_goes_on(
 
 
 def test_within_the_interval_only_four_pages_are_committed(buffered: MappedFileQueue, clock: FakeClock) -> None:
-    service = CommitRealTimeService(buffered, clock, lambda: None)
+    service = CommitRealTimeService(buffered, clock, lambda: None, COMMIT_PACE)
     service.run_once()
     reached = []
     for size in (4 * PAGE - 1, 1, 1):
