@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.files.local_listing import segments_in
+from store_core.files.segment_listing import segments_in
 from store_core.files.segment_source import Segment, SegmentBytes, WalkedBytes, modified_ns, open_ahead, open_segment
 from store_core.files.store_lock import is_lock_held
 from store_core.files.url_path import UrlPath

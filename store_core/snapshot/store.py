@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Final, Self, cast
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.file_system import OsFileSystem
-from store_core.files.local_listing import single_file
 from store_core.files.names import TIMER_CHECK_FILE, is_archive
+from store_core.files.segment_listing import single_file
 from store_core.files.storage import StorageSettings
 from store_core.files.store_kind import StoreUse, check_is_root, check_store_kind, dledger_logs, is_root, queue_database
 from store_core.files.store_lock import is_lock_held

@@ -10,7 +10,7 @@ import numpy as np
 
 from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.access import explained_access
-from store_core.files.local_listing import segments_in
+from store_core.files.segment_listing import segments_in
 from store_core.files.segment_source import Segment, open_segment
 from store_core.format.layout import BLANK_RECORD, TIMER_LOG_UNIT, MagicCode, unit_dtype
 from store_core.snapshot.config import Config

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import SegmentLayoutError, StoreError, UnsupportedStoreError, read_messages
-from store_core.files.local_listing import refuse_other_file
+from store_core.files.segment_listing import refuse_other_file
 from store_core.format.layout import CONSUME_QUEUE_UNIT, unit_dtype
 from store_core.snapshot.log import Log
 from tests.builders import Timer, write_timers
