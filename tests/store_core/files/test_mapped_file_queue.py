@@ -307,35 +307,54 @@ def test_a_right_sized_file_with_another_name_is_refused(queue: MappedFileQueue,
         queue.load(release)
 
 
-@pytest.mark.parametrize("size", [0, 1, SIZE - 1, SIZE + 1])
-@pytest.mark.parametrize("release", ["4.9", "5.3"])
-def test_a_file_of_another_size_is_refused(queue: MappedFileQueue, directory: Path, release: str, size: int) -> None:
-    put_file(directory, file_name_of(0), size)
-    put_file(directory, file_name_of(SIZE), SIZE)
-    with pytest.raises(SegmentLayoutError, match=f"expected a segment of {SIZE} bytes, found {size} bytes"):
-        queue.load(release)
+DIRECTORY = -1
+"""In place of a size."""
+
+ODD_ENTRIES = {
+    **{
+        f"{release}: a file of {size} bytes": (
+            release,
+            {0: size, SIZE: SIZE},
+            f"found {size} bytes. RocketMQ {release} re",
+        )
+        for release in ("4.9", "5.3")
+        for size in (0, 1, SIZE - 1, SIZE + 1)
+    },
+    **{
+        f"4.3: a file of {size} bytes": (
+            "4.3",
+            {0: SIZE, SIZE: size, 2 * SIZE: SIZE, 3 * SIZE: SIZE},
+            f"found {size} bytes: loading ends here, 2 later entries are left out",
+        )
+        for size in (0, 1, SIZE + 1)
+    },
+    "5.3: an empty last file": ("5.3", {0: SIZE, SIZE: 0}, "has no bytes"),
+    "4.9: an empty last file": ("4.9", {0: SIZE, SIZE: 0}, "found 0 bytes. RocketMQ 4.9 refuses"),
+    "5.3: a directory": ("5.3", {0: SIZE, SIZE: DIRECTORY}, "skipped the directory"),
+    "4.9: a directory": ("4.9", {0: SIZE, SIZE: DIRECTORY}, "found a directory. RocketMQ 4.9 refuses"),
+    "4.3: a directory": ("4.3", {0: SIZE, SIZE: DIRECTORY}, "found a directory: loading ends here"),
+}
 
 
-@pytest.mark.parametrize("size", [0, 1, SIZE + 1])
-def test_release_4_3_ends_at_a_file_of_another_size(queue: MappedFileQueue, directory: Path, size: int) -> None:
-    for offset, length in ((0, SIZE), (SIZE, size), (2 * SIZE, SIZE), (3 * SIZE, SIZE)):
-        put_file(directory, file_name_of(offset), length)
-    notes = queue.load("4.3")
+@pytest.mark.parametrize(("release", "entries", "told"), ODD_ENTRIES.values(), ids=ODD_ENTRIES)
+def test_a_release_refuses_skips_deletes_or_ends_at_what_is_no_file_of_the_queue(
+    queue: MappedFileQueue, directory: Path, release: str, entries: dict[int, int], told: str
+) -> None:
+    for offset, size in entries.items():
+        if size == DIRECTORY:
+            (directory / file_name_of(offset)).mkdir()
+        else:
+            put_file(directory, file_name_of(offset), size)
+    if "RocketMQ" in told:
+        with pytest.raises(SegmentLayoutError, match=told):
+            queue.load(release)
+        assert names(directory) == list(entries)
+        return
+    (note,) = queue.load(release)
 
+    assert told in note
     assert starts(queue) == [0]
-    assert len(notes) == 1
-    assert f"found {size} bytes: loading ends here, 2 later entries are left out" in notes[0]
-    assert len(names(directory)) == 4
-
-
-def test_release_5_3_deletes_an_empty_last_file(queue: MappedFileQueue, directory: Path) -> None:
-    put_file(directory, file_name_of(0), SIZE)
-    put_file(directory, file_name_of(SIZE), 0)
-    notes = queue.load("5.3")
-
-    assert starts(queue) == [0]
-    assert names(directory) == [0]
-    assert "has no bytes" in notes[0]
+    assert names(directory) == ([0] if "has no bytes" in told else list(entries))
 
 
 def test_a_read_only_queue_deletes_nothing(directory: Path, disk: FaultyFileSystem) -> None:
@@ -344,41 +363,6 @@ def test_a_read_only_queue_deletes_nothing(directory: Path, disk: FaultyFileSyst
 
     assert len(queue.load("5.3")) == 1
     assert names(directory) == [0]
-
-
-@pytest.mark.parametrize("release", ["4.9", "5.3"])
-def test_an_empty_last_file_is_refused_before_5_1_3(queue: MappedFileQueue, directory: Path, release: str) -> None:
-    put_file(directory, file_name_of(0), SIZE)
-    put_file(directory, file_name_of(SIZE), 0)
-    if release == "4.9":
-        with pytest.raises(SegmentLayoutError, match="found 0 bytes"):
-            queue.load(release)
-    else:
-        queue.load(release)
-
-    assert (directory / file_name_of(SIZE)).exists() == (release == "4.9")
-
-
-def test_a_directory_among_the_files_is_skipped_by_5_3(queue: MappedFileQueue, directory: Path) -> None:
-    (directory / "00").mkdir(parents=True)
-    put_file(directory, file_name_of(0), SIZE)
-
-    assert queue.load("5.3") == (f"skipped the directory {directory / '00'}",)
-    assert starts(queue) == [0]
-
-
-def test_a_directory_among_the_files_is_refused_by_4_9(queue: MappedFileQueue, directory: Path) -> None:
-    (directory / "00").mkdir(parents=True)
-    with pytest.raises(SegmentLayoutError, match="found a directory"):
-        queue.load("4.9")
-
-
-def test_a_directory_among_the_files_ends_the_list_of_4_3(queue: MappedFileQueue, directory: Path) -> None:
-    put_file(directory, file_name_of(0), SIZE)
-    (directory / "1").mkdir()
-
-    assert "found a directory: loading ends here" in queue.load("4.3")[0]
-    assert starts(queue) == [0]
 
 
 def test_a_file_that_vanishes_while_it_is_listed_is_left_out(
