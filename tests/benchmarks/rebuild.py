@@ -1,25 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures rebuilding queues and index in a session of two slots: against RocketMQ, for larger logs, and its memory.
 
-Usage: rebuild.py [PART ...] [--runs N] [--folder DIR]
-
-Parts are ``ratio``, ``growth`` and ``memory``, all by default.
-
-* ``ratio``: 1.5 GiB. In each round RocketMQ loads a store without queues and index, and makes both; then this project
-  rebuilds queues alone, then both. RocketMQ is set not to check bodies (``checkCRCOnRecover``), as here.
-* ``growth``: logs of 0.5, 1, 2 and 4 GiB, in turn; those that only this part needs are removed afterwards.
-* ``memory``: what reading a segment of 1 GiB adds to a process.
+* Against RocketMQ: 1.5 GiB. In each round RocketMQ loads a store without queues and index, and makes both; then
+  this project rebuilds queues alone, then both. RocketMQ is set not to check bodies (``checkCRCOnRecover``), as here.
+* Growth: logs of 0.5, 1, 2 and 4 GiB, in turn; those that only this part needs are removed afterwards.
+* Memory: what reading a segment of 1 GiB adds to a process.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -34,6 +28,7 @@ from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.passes import rebuild_by
 from tests.benchmarks.measure import Timing
+from tests.benchmarks.memory import anonymous, peak_while
 from tests.benchmarks.recovery import lose_queues
 from tests.benchmarks.segments import make_log
 from tests.interop.judge import Judge
@@ -43,8 +38,6 @@ from tests.interop.toolchain import RELEASES, harness_command
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-
-PARTS: Final = ("ratio", "growth", "memory")
 
 _GIBIBYTE: Final = 1 << 30
 _LOG_GIB: Final = 1.5
@@ -61,16 +54,11 @@ _KIBIBYTES: Final = 1024
 _SETTINGS: Final = Path(__file__).parents[2] / "spark-conf"
 
 
-def bench_rebuild(folder: Path, runs: int, parts: Sequence[str] = PARTS) -> dict[str, list[dict[str, Any]]]:
+def bench_rebuild(folder: Path, runs: int) -> dict[str, list[dict[str, Any]]]:
     """Measure, with sync, after one round to warm up; return tables by their names."""
-    results: dict[str, list[dict[str, Any]]] = {}
-    if "ratio" in parts or "growth" in parts:
-        with _session() as spark:
-            results |= {"rebuild": _ratio(spark, folder, runs)} if "ratio" in parts else {}
-            results |= {"rebuild growth": _growth(spark, folder, runs)} if "growth" in parts else {}
-    if "memory" in parts:
-        results["rebuild memory"] = [_memory(make_log(folder, _GIBIBYTE, _GIBIBYTE, _BODY))]
-    return results
+    with _session() as spark:
+        tables = {"rebuild": _ratio(spark, folder, runs), "rebuild growth": _growth(spark, folder, runs)}
+    return {**tables, "rebuild memory": [_memory(make_log(folder, _GIBIBYTE, _GIBIBYTE, _BODY))]}
 
 
 @contextmanager
@@ -161,18 +149,12 @@ def _report(name: str, seconds: Sequence[float], records: int) -> dict[str, Any]
 
 
 def _memory(log: Path) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--memory-of", str(log)]
+    command = [sys.executable, __file__, str(log)]
     told = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split()  # noqa: S603
     grown = (int(told[1]) - int(told[0])) / _KIBIBYTES
     verdict = "reached" if grown <= _MOST_MEMORY else "MISSED"
     print(f"  peak memory of tasks over 1 GiB: {grown:.0f} MiB  {verdict} (<= {_MOST_MEMORY})")
     return {"name": "queues and index, 1 GiB", "least": grown, "unit": "MiB", "most": _MOST_MEMORY}
-
-
-def _anonymous() -> int:
-    """Return the process's anonymous resident memory in KiB: without the mapped segment."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("RssAnon"))
 
 
 def _measure_memory(log: Path) -> None:
@@ -181,41 +163,17 @@ def _measure_memory(log: Path) -> None:
     from store_core.store.rebuild.job import RebuildJob  # noqa: PLC0415
     from store_core.store.rebuild.segment_part import SegmentPart  # noqa: PLC0415
 
-    before = peak = _anonymous()
-    done = threading.Event()
-
-    def watch() -> None:
-        nonlocal peak
-        while not done.wait(0.002):
-            peak = max(peak, _anonymous())
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
+    before = anonymous()
     (segment,) = Log.of(str(log)).segments
     rules = RebuildRules(MessageStoreConfig().queue_rules(), has_index=True)
-    for _ in RebuildJob((SegmentPart(segment, 0, segment.size),), rules, log, log / "none", 4).run(0):
-        pass
-    done.set()
-    watcher.join()
-    print(before, peak)
+    job = RebuildJob((SegmentPart(segment, 0, segment.size),), rules, log, log / "none", 4)
 
+    def run() -> None:
+        for _ in job.run(0):
+            pass
 
-def main() -> None:
-    """Measure what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", default=PARTS, metavar="PART", help=f"some of {', '.join(PARTS)}")
-    parser.add_argument("--runs", type=int, default=5, help="rounds, after one to warm up (default 5)")
-    parser.add_argument("--folder", type=Path, default=Path(".cache/bench"), help="where logs are kept")
-    parser.add_argument("--memory-of", type=Path, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if unknown := sorted(set(options.parts) - set(PARTS)):
-        parser.error(f"no such part: {', '.join(unknown)}")
-    if options.memory_of is not None:
-        _measure_memory(options.memory_of)
-        return
-    options.folder.mkdir(parents=True, exist_ok=True)
-    bench_rebuild(options.folder, options.runs, options.parts)
+    print(before, peak_while(run, anonymous))
 
 
 if __name__ == "__main__":
-    main()
+    _measure_memory(Path(sys.argv[1]))

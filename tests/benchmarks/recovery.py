@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Measures recovery, which makes queues and index when a store is opened, against RocketMQ, which does so on load.
 
-Usage: recovery.py [--runs N] [--gib SIZE] [--release 4.3 4.9 5.3] [--folder DIR]
-
 A log of 1.5 GiB has lost its queues and its index, and was not closed. Both recover it: follow the whole log, check
 it, and put every record into its queue and its keys into the index. In each round both do so with and without the
 index, and with and without checking bodies (``checkCRCOnRecover``). Timed are RocketMQ's ``load`` and the same steps
@@ -11,16 +9,11 @@ of ours, in one thread each; ours include flushing the queues to disk.
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
-import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
-from typing import TYPE_CHECKING, Final, cast
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+from typing import TYPE_CHECKING, Final
 
 from store_core import MessageStoreConfig
 from store_core.store.store_life import StoreServices, StoreSetup
@@ -31,13 +24,14 @@ from tests.interop.rocketmq import RocketMq
 from tests.interop.toolchain import RELEASES, harness_command
 
 if TYPE_CHECKING:
-    from store_core.store.message_store_config import Release
+    from pathlib import Path
+
     from store_core.store.recovery.recovery_report import RecoveryReport
 
 
 _GIBIBYTE: Final = 1 << 30
 _BODY: Final = 200
-_GIB: Final = 1.5
+_RELEASE: Final = "5.3"
 _MADE: Final = ("consumequeue", "index", "checkpoint", "lock", "config")
 _WANTED: Final = {
     "queues": (5.0, False, False),
@@ -90,54 +84,37 @@ def lose_queues(store: Path) -> None:
     store.joinpath("abort").touch()
 
 
-def recover_here(store: Path, release: Release, *, index: bool, bodies: bool = True) -> RecoveryReport:
+def recover_here(store: Path, *, index: bool, bodies: bool) -> RecoveryReport:
     """Do the steps of opening a store before services start."""
-    config = MessageStoreConfig(release=release, message_index_enable=index, check_crc_on_recover=bodies)
+    config = MessageStoreConfig(release=_RELEASE, message_index_enable=index, check_crc_on_recover=bodies)
     services = StoreServices(StoreSetup(store, config))
     report = services.recover(last_exit_ok=False)
     services.close()
     return report
 
 
-def bench_recovery(folder: Path, release: Release, runs: int, gib: float = _GIB) -> list[dict[str, object]]:
+def bench_recovery(folder: Path, runs: int) -> list[dict[str, object]]:
     """Measure, after one round to warm up; return rows of elapsed time."""
-    store = make_log(folder, int(gib * _GIBIBYTE), _GIBIBYTE, _BODY)
+    store = make_log(folder, 3 * _GIBIBYTE // 2, _GIBIBYTE, _BODY)
     ours = {name: Rounds(f"{name}, here") for name in _WANTED}
     theirs = {name: Rounds(f"{name}, RocketMQ") for name in _WANTED}
     records = 0
-    with RocketMq(harness_command(RELEASES[release])) as process:
-        judge = Judge(release, process)
+    with RocketMq(harness_command(RELEASES[_RELEASE])) as process:
+        judge = Judge(_RELEASE, process)
         for number in range(runs + 1):
             for name, (_, index, bodies) in _WANTED.items():
                 lose_queues(store)
                 answer = judge.bench_load(store, messageIndexEnable=index, checkCRCOnRecover=bodies)
                 lose_queues(store)
                 begin, begin_cpu = time.perf_counter(), time.process_time()
-                records = recover_here(store, release, index=index, bodies=bodies).dispatched
+                records = recover_here(store, index=index, bodies=bodies).dispatched
                 seconds, cpu_seconds = time.perf_counter() - begin, time.process_time() - begin_cpu
                 if number:
                     theirs[name].add(answer["seconds"], answer["cpuSeconds"])
                     ours[name].add(seconds, cpu_seconds)
     lose_queues(store)
-    print(f"==> {records:,} records, {runs} rounds, RocketMQ {RELEASES[release]}; load {os.getloadavg()[0]:.1f}")
+    print(f"==> {records:,} records, {runs} rounds, RocketMQ {RELEASES[_RELEASE]}; load {os.getloadavg()[0]:.1f}")
     rows = []
     for name, (wanted, _, _) in _WANTED.items():
         rows += [theirs[name].report(), ours[name].report(theirs[name], wanted)]
     return rows
-
-
-def main() -> None:
-    """Measure what the command line asks for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--runs", type=int, default=5, help="rounds, after one to warm up (default 5)")
-    parser.add_argument("--gib", type=float, default=_GIB, help="size of the log (default 1.5)")
-    parser.add_argument("--release", nargs="*", default=["5.3"], help="releases of RocketMQ (default 5.3)")
-    parser.add_argument("--folder", type=Path, default=Path(".cache/bench"), help="where logs are kept")
-    options = parser.parse_args()
-    options.folder.mkdir(parents=True, exist_ok=True)
-    for release in options.release:
-        bench_recovery(options.folder, cast("Release", release), options.runs, options.gib)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares Spark writing a DataFrame to a store with RocketMQ putting and dispatching the same number of messages.
 
-Usage: python -m tests.benchmarks.sink [--count N] [--runs N] [--release R] [--conf FILE]
 Both write 200-byte bodies to eight topics of eight queues, and bring queues and index up to date. Three kinds of
 messages take turns: only bodies; with tags and a key, as most DataFrames of messages have them; and also with a
 UNIQ_KEY, which RocketMQ's clients add. RocketMQ puts in one thread and dispatches in another; Spark has two task slots.
@@ -9,7 +8,6 @@ UNIQ_KEY, which RocketMQ's clients add. RocketMQ puts in one thread and dispatch
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import statistics
@@ -31,27 +29,18 @@ _TOPICS: Final = ("orders-eu", "orders-us", "payments", "clicks", "billing", "st
 _QUEUES: Final = 8
 _BODY: Final = bytes(range(65, 91)) * 8
 _CHUNK: Final = 1 << 17
+_COUNT: Final = 5_000_000
 _FEWER: Final = 1_000_000
-"""Most messages that RocketMQ puts: its rate does not depend on their number, and its heap is small."""
+"""The messages that RocketMQ puts: its rate does not depend on their number, and its heap is small."""
 
 _WARM_UP: Final = 500_000
 _DIFFERENT: Final = 1 << 16
 """How many different messages RocketMQ gets; then they repeat."""
 
+_RELEASE: Final = "5.3"
 _WANTED: Final = 4.0
 _CONF: Final = Path(__file__).parents[2] / "spark-conf"
 _KINDS: Final = ("bodies alone", "tags and key", "and unique key")
-
-
-def main() -> None:
-    """Measure both, round by round, and print the ratio."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=5_000_000, help="messages of a round (default 5,000,000)")
-    parser.add_argument("--runs", type=int, default=2, help="rounds (default 2)")
-    parser.add_argument("--release", default="5.3", choices=sorted(RELEASES))
-    parser.add_argument("--conf", type=Path, default=_CONF / "small-messages.conf", help="settings of the session")
-    options = parser.parse_args()
-    bench_sink(options.count, options.runs, options.release, options.conf)
 
 
 @dataclass
@@ -68,22 +57,19 @@ class _Round:
         return self.ours / self.theirs
 
 
-def bench_sink(
-    count: int = 5_000_000, runs: int = 2, release: str = "5.3", conf: Path = _CONF / "small-messages.conf"
-) -> list[dict[str, object]]:
+def bench_sink(runs: int) -> list[dict[str, object]]:
     """Measure both in turn, round by round; print and return rates, ratios and load."""
     folder = Path(tempfile.mkdtemp())
-    spark = _session(conf)
+    spark = _session()
     rounds: list[_Round] = []
-    fewer = min(count, _FEWER)
     try:
-        with RocketMq(harness_command(RELEASES[release])) as process:
-            judge = Judge(release, process)
+        with RocketMq(harness_command(RELEASES[_RELEASE])) as process:
+            judge = Judge(_RELEASE, process)
             for kind in _KINDS:
-                _ours(_frame(spark, kind, min(count, _WARM_UP)), folder / "warm", release)
+                _ours(_frame(spark, kind, _WARM_UP), folder / "warm")
             for kind in _KINDS * runs:
-                theirs = fewer / _theirs(judge, kind, folder / "theirs", fewer)
-                ours = count / _ours(_frame(spark, kind, count), folder / "ours", release)
+                theirs = _FEWER / _theirs(judge, kind, folder / "theirs")
+                ours = _COUNT / _ours(_frame(spark, kind, _COUNT), folder / "ours")
                 rounds.append(_Round(kind, theirs, ours, os.getloadavg()[0]))
                 _show(rounds[-1])
     finally:
@@ -114,11 +100,11 @@ def _judge(rounds: list[_Round]) -> list[dict[str, object]]:
     ]
 
 
-def _session(conf: Path) -> SparkSession:
+def _session() -> SparkSession:
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["SPARK_CONF_DIR"] = str(_CONF)
     builder = SparkSession.builder.master("local[2]").appName("bench").config("spark.ui.enabled", "false")
-    for line in conf.read_text(encoding="utf-8").splitlines():
+    for line in (_CONF / "small-messages.conf").read_text(encoding="utf-8").splitlines():
         name, _, value = line.partition(" ")
         if name.startswith("spark."):
             builder = builder.config(name, value.strip())
@@ -141,17 +127,17 @@ def _frame(spark: SparkSession, kind: str, count: int) -> DataFrame:
     return spark.range(0, count, 1, 2).selectExpr(*columns)
 
 
-def _ours(frame: DataFrame, store: Path, release: str) -> float:
+def _ours(frame: DataFrame, store: Path) -> float:
     begin = time.perf_counter()
-    frame.write.format("commitlog").mode("append").option("release", release).save(str(store))
+    frame.write.format("commitlog").mode("append").option("release", _RELEASE).save(str(store))
     seconds = time.perf_counter() - begin
     shutil.rmtree(store)
     return seconds
 
 
-def _theirs(judge: Judge, kind: str, store: Path, count: int) -> float:
-    puts = [_put(kind, number) for number in range(min(count, _DIFFERENT))]
-    answer = judge.bench_put(store, puts, warm_up=min(count, _WARM_UP), count=count, chunk=_CHUNK)
+def _theirs(judge: Judge, kind: str, store: Path) -> float:
+    puts = [_put(kind, number) for number in range(_DIFFERENT)]
+    answer = judge.bench_put(store, puts, warm_up=_WARM_UP, count=_FEWER, chunk=_CHUNK)
     shutil.rmtree(store)
     return float(answer["dispatchedSeconds"])
 
@@ -163,7 +149,3 @@ def _put(kind: str, number: int) -> Put:
     if kind == "and unique key":
         names += (("UNIQ_KEY", f"7F0000010A1B18B4AAC2{number + 100000000000}"),)
     return Put(_TOPICS[number % len(_TOPICS)], _BODY[:200], number // len(_TOPICS) % _QUEUES, names)
-
-
-if __name__ == "__main__":
-    main()

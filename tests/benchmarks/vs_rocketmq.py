@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compares puts of RocketMQ and of this package, in one run on one machine.
 
-Usage: vs_rocketmq.py [--count N] [--runs N] [--releases 5.3 ...]
-
 One thread puts the same messages with 200-byte bodies (about 370 bytes per record) into a fresh log with 1 GiB files,
 with the same configuration. Both sides are warmed up with a fifth as many messages in the same log. Both start with
 messages that exist already; RocketMQ's have their properties string, as a broker passes them on, and so have ours,
@@ -17,11 +15,9 @@ Rounds alternate, so that other load on the machine affects both. A ratio is the
 
 from __future__ import annotations
 
-import argparse
 import os
 import shutil
 import statistics
-import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -30,8 +26,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
-
 import pyarrow as pa
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
@@ -39,7 +33,6 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file_queue import AllocateMappedFileService
 from store_core.files.segment_paths import SegmentPaths
-from store_core.format.columnar.encode_batch import EncodedBatch, encode_batch
 from store_core.store.put.commit_log import CommitLog
 from tests.interop.judge import Judge
 from tests.interop.puts import Put
@@ -48,6 +41,8 @@ from tests.interop.toolchain import RELEASES, harness_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
+
+    from store_core.format.columnar.encode_batch import EncodedBatch
 
 
 _TOPICS: Final = ("orders-eu", "orders-us", "payments", "clicks", "%RETRY%billing", "stock", "mail", "audit-log")
@@ -98,34 +93,11 @@ class Rate:
         return f"  x {median:6.2f} (from {min(ratios):.2f} to {max(ratios):.2f}){verdict}"
 
 
-def main() -> None:
-    """Run the rounds and print the table."""
-    options = _arguments()
-    folder = Path(tempfile.mkdtemp(dir=options.folder))
-    try:
-        for release in options.releases:
-            _compare(release, folder, options.count, options.runs)
-        _encoding(options.runs)
-    finally:
-        shutil.rmtree(folder)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--count", type=int, default=1_000_000, help="messages of a round (default 1,000,000)")
-    parser.add_argument("--runs", type=int, default=5, help="rounds (default 5)")
-    parser.add_argument("--releases", nargs="+", default=["5.3", "4.9"], choices=sorted(RELEASES))
-    parser.add_argument("--folder", type=Path, help="where stores are made (default: the system's temporary folder)")
-    return parser.parse_args()
-
-
 class Comparison:
     """The rounds against one release."""
 
-    def __init__(self, release: str, folder: Path, count: int) -> None:
-        self.release = release
+    def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.count = count
         self.theirs = Rate("RocketMQ putMessage, async flush")
         self.theirs_dispatched = Rate("RocketMQ, until queues and index have all")
         self.strings = Rate("append_batch, properties strings")
@@ -141,11 +113,11 @@ class Comparison:
 
     def measure(self, judge: Judge) -> None:
         """Run one round."""
-        strings, maps, count = _table(as_strings=True), _table(), self.count
+        strings, maps, count = _table(as_strings=True), _table(), _COUNT
         answer = self._theirs(judge, count)
         self.theirs.add(count, answer["seconds"], answer["cpuSeconds"])
         self.theirs_dispatched.add(count, answer["dispatchedSeconds"])
-        ours = _Ours(self.folder / "ours", self.release, "ASYNC_FLUSH")
+        ours = _Ours(self.folder / "ours", "ASYNC_FLUSH")
         ours.measure(self.strings, count, _append(strings))
         ours.measure(self.ahead, count, _append_ahead(strings))
         ours.measure(self.maps, count, _append(maps))
@@ -154,15 +126,14 @@ class Comparison:
         ours.measure(self.store, count, _append(strings), self.dispatched)
         answer = self._theirs(judge, _SYNC_COUNT, flushDiskType="SYNC_FLUSH")
         self.theirs_synced.add(_SYNC_COUNT, answer["seconds"], answer["cpuSeconds"])
-        ours = _Ours(self.folder / "ours", self.release, "SYNC_FLUSH")
+        ours = _Ours(self.folder / "ours", "SYNC_FLUSH")
         ours.measure(self.synced, _SYNC_COUNT, _put)
         ours.measure(self.bulk_synced, count, _append(strings))
 
     def report(self) -> list[dict[str, object]]:
         """Print the table, and return it."""
-        target = _TARGET if self.release == _RELEASE else None
         rows = [self.theirs.report()]
-        rows += [rate.report(self.theirs, target) for rate in (self.strings, self.ahead)]
+        rows += [rate.report(self.theirs, _TARGET) for rate in (self.strings, self.ahead)]
         rows += [rate.report(self.theirs) for rate in (self.maps, self.encoded, self.scalar, self.store)]
         rows += [self.theirs_dispatched.report(), self.dispatched.report(self.theirs_dispatched)]
         rows.append(self.theirs_synced.report())
@@ -178,19 +149,17 @@ class Comparison:
 
 def bench_append(folder: Path, runs: int) -> list[dict[str, object]]:
     """Compare with one release; return rates in thousands per second."""
+    print(
+        f"==> {_COUNT:,} messages, {runs} rounds, beside RocketMQ {RELEASES[_RELEASE]}; load {os.getloadavg()[0]:.1f}"
+    )
     scratch = Path(tempfile.mkdtemp(dir=folder))
+    comparison = Comparison(scratch)
     try:
-        return _compare(_RELEASE, scratch, _COUNT, runs)
+        with RocketMq(harness_command(RELEASES[_RELEASE])) as process:
+            for _ in range(runs):
+                comparison.measure(Judge(_RELEASE, process))
     finally:
         shutil.rmtree(scratch)
-
-
-def _compare(release: str, folder: Path, count: int, runs: int) -> list[dict[str, object]]:
-    print(f"==> {count:,} messages, {runs} rounds, beside RocketMQ {RELEASES[release]}; load {os.getloadavg()[0]:.1f}")
-    comparison = Comparison(release, folder, count)
-    with RocketMq(harness_command(RELEASES[release])) as process:
-        for _ in range(runs):
-            comparison.measure(Judge(release, process))
     rows = comparison.report()
     load = os.getloadavg()[0]
     print(f"    load {load:.1f}")
@@ -228,7 +197,6 @@ class _Ours:
     """Our side, with fresh stores."""
 
     path: Path
-    release: str
     flush: str
 
     def measure(self, rate: Rate, count: int, work: Work, dispatched: Rate | None = None) -> None:
@@ -255,7 +223,7 @@ class _Ours:
 
     @property
     def _config(self) -> MessageStoreConfig:
-        return MessageStoreConfig(release=self.release, flush_disk_type=self.flush)  # type: ignore[arg-type]
+        return MessageStoreConfig(release=_RELEASE, flush_disk_type=self.flush)  # type: ignore[arg-type]
 
     def _store(self) -> DefaultMessageStore:
         return DefaultMessageStore.open(self.path, self._config)
@@ -332,33 +300,3 @@ def _put(log: Log, count: int) -> Callable[[], int]:
         return count
 
     return puts
-
-
-def _encoding(runs: int) -> None:
-    """Compare encode_batch with a copy of its output."""
-    batch = _table()
-    data = encode_batch(batch).data
-    repeats = 10
-    copy = _least(runs, lambda: [data.copy() for _ in range(repeats)])
-    plain = _least(runs, lambda: [encode_batch(batch, compute_crc=False) for _ in range(repeats)])
-    with_crc = _least(runs, lambda: [encode_batch(batch) for _ in range(repeats)])
-    size = data.size / len(batch)
-    print(f"==> encode_batch of {len(batch):,} records, {size:.0f} bytes each, against a copy of its output")
-    for name, seconds, target in (("without CRC", plain, 6.0), ("with CRC", with_crc, None)):
-        ratio = seconds / copy
-        wanted = "" if target is None else f"  {'reached' if ratio <= target else 'MISSED'} (<= {target})"
-        rate = repeats * len(batch) / seconds
-        print(f"  {name:<46} {rate:11,.0f} /s  x {ratio:6.2f}{wanted}")
-
-
-def _least(runs: int, function: Callable[[], object]) -> float:
-    seconds = []
-    for _ in range(runs + 1):
-        begin = time.perf_counter()
-        function()
-        seconds.append(time.perf_counter() - begin)
-    return min(seconds[1:])
-
-
-if __name__ == "__main__":
-    main()
