@@ -16,6 +16,9 @@ ROOT = Path(__file__).parents[2]
 JOBS = ROOT / "jobs"
 SPARK_BIN = Path(pyspark.__file__).parent / "bin"
 SECONDS = 240
+_CLUSTER = "local-cluster[2,1,1024]"
+"""Spark's own cluster, with its master and workers in the driver, and executors that are processes of their own."""
+
 SETTINGS = {
     "spark.driver.host": "localhost",
     "spark.ui.enabled": "false",
@@ -30,9 +33,9 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": conf}
 
 
-def submit(master: str, folder: Path, job: str, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a job of `JOBS` in `folder` until it ends; its exit code and output are in the result."""
-    command: list[str | Path] = [SPARK_BIN / "spark-submit", "--master", master]
+def submit(job: str, folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a job of `JOBS` in `folder` on a cluster until it ends; its exit code and output are in the result."""
+    command: list[str | Path] = [SPARK_BIN / "spark-submit", "--master", _CLUSTER]
     for setting in SETTINGS.items():
         command += ["--conf", "=".join(setting)]
     command += [JOBS / job, *arguments]

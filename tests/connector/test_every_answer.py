@@ -1,13 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each answer can be had in all ways: by a function, on Spark, a command and a job, as JSON and HTML; with a page."""
+"""Each answer can be had in all ways: by a function, on Spark and by a command, as JSON and HTML; with a page."""
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import io
-import runpy
-import sys
 from pathlib import Path
 from typing import Final
 
@@ -52,17 +48,6 @@ def _command(answer: str) -> str:
     return _ARGUMENTS.get(answer, answer).split()[0]
 
 
-def _help_of_job(job: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    path, name = _ROOT / "jobs" / f"{job}.py", []
-    if not path.exists():
-        path, name = _ROOT / "jobs" / "commitlog.py", [job]
-    monkeypatch.setattr(sys, "argv", [path.name, *name, "--help"])
-    written = io.StringIO()
-    with contextlib.redirect_stdout(written), pytest.raises(SystemExit):
-        runpy.run_path(str(path), run_name="__main__")
-    return written.getvalue()
-
-
 def test_no_answer_is_missing_here() -> None:
     found = {name for name in store_core.answers.__all__ if inspect.isfunction(getattr(store_core.answers, name))}
     assert {*_PAGES, "plan_repair", "processes"} == found  # and an engine
@@ -81,14 +66,6 @@ def test_an_answer_has_a_function_on_spark_with_the_same_parameters(answer: str)
 def test_an_answer_has_a_command_with_json_and_html(answer: str) -> None:
     assert _command(answer) in program.list_commands(click.Context(program))
     text = call(_command(answer), "--help").text
-    for option in ("--json", "--html"):
-        assert f"{option} " in text
-    assert all(word in text for word in _ARGUMENTS.get(answer, "").split()[1:])
-
-
-@pytest.mark.parametrize("answer", _PAGES)
-def test_an_answer_has_a_job_with_json_and_html(answer: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = _help_of_job(_command(answer), monkeypatch)
     for option in ("--json", "--html"):
         assert f"{option} " in text
     assert all(word in text for word in _ARGUMENTS.get(answer, "").split()[1:])

@@ -8,19 +8,17 @@ import runpy
 import shutil
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from tests.connector.submitting import JOBS, submit
-from tests.connector.written import SMALL, rows_of
+from tests.connector.written import SMALL, append_rows
 from tests.store_core.rebuilt import index_files, queue_files
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]  # two submitted jobs
-
-CLUSTER = "local-cluster[2,1,1024]"
-"""Spark's own cluster, with its master and workers in the driver, and executors that are processes of their own."""
+pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]  # a submitted job
 
 NUMBERS = range(300)
 NAMES = [
@@ -31,30 +29,22 @@ NAMES = [
 ]
 
 
-def test_what_a_submitted_job_appends_a_job_on_a_cluster_indexes_anew(tmp_path: Path) -> None:
-    store, rows, report = tmp_path / "store", tmp_path / "rows.json", tmp_path / "report.json"
-    lines = [{"topic": f"topic{number % 3}", "body": f"body {number}", "keys": [f"k{number}"]} for number in NUMBERS]
-    rows.write_text("".join(json.dumps(line) + "\n" for line in [*lines, {"topic": None, "body": "refused"}]))
-    options = [f"--write-option={name}={value}" for name, value in {**SMALL, "badRows": "skip"}.items()]
-    appended = submit("local[2]", tmp_path, "append.py", store, "--json", rows, *options, "--report", report)
-
-    assert 1 == appended.returncode, appended.stderr[-4000:]  # a row was left out
-    assert {"records": 300, "left_out": 1}.items() <= json.loads(report.read_text()).items()
-    assert [line["body"] for line in lines] == [row["body"].decode() for row in rows_of(store, "body")]
+def test_a_submitted_job_on_a_cluster_makes_the_queues_and_index_that_were_lost(tmp_path: Path) -> None:
+    store, report = tmp_path / "store", tmp_path / "report.json"
+    topics = [f"topic{number % 3}" for number in NUMBERS]
+    bodies = [f"body {number}" for number in NUMBERS]
+    append_rows(
+        store, [pa.record_batch({"topic": topics, "body": bodies, "keys": [[body] for body in bodies]})], **SMALL
+    )
     queues, index = queue_files(store), index_files(store)
     assert len(queues) > 3
     assert index
 
     shutil.rmtree(store / "consumequeue")
     shutil.rmtree(store / "index")
-    sizes = [
-        "--consume-queue-file-size",
-        SMALL["mappedFileSizeConsumeQueue"],
-        "--hash-slot-num",
-        SMALL["maxHashSlotNum"],
-    ]
-    options = ["--with-index", *sizes, "--index-num", SMALL["maxIndexNum"], "--replace", "--json", str(report)]
-    rebuilt = submit(CLUSTER, tmp_path, "rebuild_consume_queue.py", store, *options)
+    sizes = ["--consume-queue-file-size", "2000", "--hash-slot-num", "100", "--index-num", "1000"]
+    options = ["--with-index", *sizes, "--replace", "--json", str(report)]
+    rebuilt = submit("rebuild_consume_queue.py", tmp_path, store, *options)
 
     assert 0 == rebuilt.returncode, rebuilt.stderr[-4000:]
     assert "300 records" in rebuilt.stdout

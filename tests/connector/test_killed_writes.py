@@ -160,8 +160,14 @@ class Driver:
 
 
 @pytest.mark.timeout(0)
-@pytest.mark.parametrize("kind", ["batch", "stream"])
-@pytest.mark.parametrize("points", [1, pytest.param(50, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    ("points", "kind"),
+    [
+        (1, "batch"),  # and a stream, below
+        pytest.param(50, "batch", marks=pytest.mark.soak),
+        pytest.param(50, "stream", marks=pytest.mark.soak),
+    ],
+)
 def test_after_a_driver_is_killed_another_finishes_and_has_each_message_once(
     points: int, kind: str, spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -22,12 +22,17 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.connector.stores import WrittenStore
-
 
 @pytest.fixture(scope="module")
 def shown() -> subprocess.CompletedProcess[str]:
     return sample_demo()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    log = LogBuilder(4096)
+    log.append(b"one")
+    return log.write(tmp_path / "store")
 
 
 @pytest.mark.spark
@@ -72,24 +77,22 @@ def test_a_missing_store_is_told_in_one_paragraph(capsys: pytest.CaptureFixture[
     assert failure(capsys, "/no/such/store").startswith("error: no such path: '/no/such/store'")
 
 
-def test_a_wrong_option_is_told_in_one_paragraph(capsys: pytest.CaptureFixture[str], store: WrittenStore) -> None:
-    assert "did you mean 'topic'?" in failure(capsys, str(store.root), "topik=a")
-    assert (
-        failure(capsys, str(store.root), "topic") == "error: expected OPTION=VALUE, such as topic=orders, found 'topic'"
-    )
-    said = failure(capsys, str(store.root), "columns=topic")
+def test_a_wrong_option_is_told_in_one_paragraph(capsys: pytest.CaptureFixture[str], store: Path) -> None:
+    assert "did you mean 'topic'?" in failure(capsys, str(store), "topik=a")
+    assert failure(capsys, str(store), "topic") == "error: expected OPTION=VALUE, such as topic=orders, found 'topic'"
+    said = failure(capsys, str(store), "columns=topic")
     assert said == "error: option columns: the demo chooses the columns itself; leave the option out"
 
 
 def test_what_the_system_refuses_is_told_in_one_paragraph(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: WrittenStore
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, store: Path
 ) -> None:
     def refuse(*_: object) -> None:
         raise PermissionError(13, "Permission denied", "/store/commitlog")
 
     monkeypatch.setattr(demo, "plan_ranges", refuse)
 
-    assert failure(capsys, str(store.root), code=3) == (
+    assert failure(capsys, str(store), code=3) == (
         "error: /store/commitlog: Permission denied. Run this as a user with permission, or change the permissions"
     )
 
