@@ -52,17 +52,6 @@ def test_record_by_record_every_message_is_as_rocketmq_reads_it(golden_store: Un
     assert_same_rows(golden_store.expected(), list(actual))
 
 
-def batch_rows(segment: Path, parser: PropertyParser, *, decompress: bool) -> list[Row]:
-    """Read a segment as one batch; a record that is damaged is left out."""
-    raw, start_offset = np.fromfile(segment, np.uint8), int(segment.name)
-    starts = scan(raw, start_offset=start_offset).starts
-    records = Records(raw, starts, segment.name, start_offset, parser)
-    decoded = decode_records(records, ALL, Decoding(decompress=decompress))
-    decoded.batch.validate(full=True)
-    assert decoded.batch.column("_corrupt_record").null_count == len(decoded.positions)
-    return table_rows(decoded.batch)
-
-
 def test_the_id_that_a_producer_got_is_the_first_unique_key(golden_store: UnpackedStore) -> None:
     """The last one, which RocketMQ reads, is that of the batch in messages of a client's batch."""
     first = re.compile(rb"(?:^|\x02)UNIQ_KEY\x01([^\x01\x02]+)")
@@ -80,16 +69,6 @@ def test_the_id_that_a_producer_got_is_the_first_unique_key(golden_store: Unpack
     ]
 
     assert list(chain.from_iterable(columns))[: len(found)] == [each and each[1].decode() for each in found]
-
-
-@pytest.mark.parametrize("decompress", [False, True])
-def test_in_batches_every_message_is_as_rocketmq_reads_it(golden_store: UnpackedStore, decompress: bool) -> None:
-    parser = PropertyParser.of_release(golden_store.golden.release)
-    actual = chain.from_iterable(
-        batch_rows(segment, parser, decompress=decompress) for segment in golden_store.segments
-    )
-
-    assert_same_rows(golden_store.expected(decompress=decompress), list(actual))
 
 
 @pytest.mark.parametrize("decompress", [False, True])
