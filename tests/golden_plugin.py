@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import gc
+import zlib
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from tests.golden_stores import (
     find_golden_store,
     golden_stores,
     has_stores_beside,
+    is_beside,
     unpack,
     unpack_field_case,
 )
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 _USED: Final = pytest.StashKey[set[str]]()
 _HANDED_OVER: Final = "golden stores"
+_EVERY: Final = 4
 
 # `ci` is the same in every run, and `quick` is its beginning; `soak` (--hypothesis-profile=soak) runs longer, with
 # different examples each time.
@@ -65,6 +68,15 @@ def golden_store(request: pytest.FixtureRequest, golden: Callable[[str], Unpacke
     """Run the test with every golden store."""
     store: GoldenStore = request.param
     return golden(store.name)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave three of four cases of the larger collection to `make soak`: the same ones in every run."""
+    for item in items:
+        cases = item.callspec.params.values() if isinstance(item, pytest.Function) and hasattr(item, "callspec") else ()
+        if zlib.crc32(item.nodeid.encode()) % _EVERY and any(map(is_beside, cases)):
+            item.add_marker(pytest.mark.soak)
 
 
 def pytest_collection_finish() -> None:

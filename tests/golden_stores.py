@@ -14,7 +14,7 @@ import json
 import lzma
 import tarfile
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -98,6 +98,21 @@ def newer_store(name: str) -> GoldenStore | None:
 def has_stores_beside() -> bool:
     """Return whether there is a larger collection next to the repository."""
     return _BESIDE_REPOSITORY.is_dir()
+
+
+def is_beside(case: object) -> bool:
+    """Return whether a store, its name, or the archive of a damaged one is in the larger collection alone."""
+    if isinstance(case, str):
+        return case in _names_beside()
+    archive = case.archive if isinstance(case, GoldenStore) else case
+    return isinstance(archive, Path) and archive.name.endswith(".tar.xz") and not archive.is_relative_to(_IN_REPOSITORY)
+
+
+@cache
+def _names_beside() -> set[str]:
+    beside = [*_BESIDE_REPOSITORY.glob("[0-9]*/*.tar.xz"), *_NEWER.glob("[0-9]*/*.tar.xz")]
+    here = _IN_REPOSITORY.glob("rocketmq-*/*.tar.xz")
+    return {_golden_store(archive).name for archive in beside} - {_golden_store(archive).name for archive in here}
 
 
 def find_golden_store(name: str) -> GoldenStore:

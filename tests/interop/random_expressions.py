@@ -26,7 +26,6 @@ _JUNK: Final = (
 )  # fmt: skip
 _COMPARISONS: Final = (" > ", " >= ", "<", "<=")
 _PREDICATES: Final = (" CONTAINS ", " STARTSWITH ", " ENDSWITH ", " contains ")
-_PARTS: Final = ("'5'", "'x'", "''", "'b'", "'tr'", "5", "a")
 _SIGNS: Final = ("-", "+", "NOT ", "- -", "+ +", "NOT NOT ", "-+")
 _MAPS: Final = 60
 

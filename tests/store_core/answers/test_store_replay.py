@@ -279,7 +279,7 @@ def is_all_or_nothing(root: Path, dead: list[str]) -> bool:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("points", [4, pytest.param(100, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("points", [2, pytest.param(100, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("is_new", [False, True], ids=["same store", "new store"])
 def test_a_replay_that_is_killed_at_any_call_appends_each_message_once(
     points: int, tmp_path: Path, *, is_new: bool

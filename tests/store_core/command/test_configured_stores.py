@@ -57,8 +57,6 @@ CALLS: Final[dict[str, list[str]]] = {
 }  # fmt: skip
 """Command -> its arguments, for STORE, OUT, TOPIC and ID."""
 
-WITHOUT_STORE: Final = {"schema"}
-
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory: pytest.TempPathFactory) -> Path:

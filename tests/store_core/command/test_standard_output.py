@@ -30,21 +30,20 @@ def ended(to: str, *words: object, unbuffered: bool = False) -> tuple[int, str]:
 
 
 @needs_full
-@pytest.mark.parametrize("form", ["table", "jsonl", "csv", "arrow", "parquet"])
+@pytest.mark.parametrize("form", ["table", "arrow", "parquet"])
 def test_rows_that_can_not_be_written_are_a_failure_of_standard_output(store: Path, form: str) -> None:
     assert (ExitCode.FAILED, NO_SPACE) == ended(">/dev/full", "cat", store, "--format", form)
 
 
 @needs_full
-@pytest.mark.parametrize("words", [["count"], ["check"], ["check", "--json"], ["explain"], ["ls"]])
+@pytest.mark.parametrize("words", [["count"], ["check", "--json"]])
 def test_every_command_says_so(store: Path, words: list[str]) -> None:
     assert (ExitCode.FAILED, NO_SPACE) == ended(">/dev/full", *words, store)
 
 
 @needs_full
-@pytest.mark.parametrize("words", [["--help"], ["--version"], ["cat", "--help"]])
-def test_so_does_help(words: list[str]) -> None:
-    assert (ExitCode.FAILED, NO_SPACE) == ended(">/dev/full", *words)
+def test_so_does_help() -> None:
+    assert (ExitCode.FAILED, NO_SPACE) == ended(">/dev/full", "--help")
 
 
 @needs_full
@@ -52,9 +51,7 @@ def test_a_stream_without_buffer_says_so_too(store: Path) -> None:
     assert (ExitCode.FAILED, NO_SPACE) == ended(">/dev/full", "cat", store, unbuffered=True)
 
 
-@pytest.mark.parametrize(
-    "words", [["cat"], ["cat", "--format=jsonl"], ["cat", "--format=arrow"], ["count"], ["check"], ["bill", "--json"]]
-)
+@pytest.mark.parametrize("words", [["cat"], ["cat", "--format=arrow"], ["check"]])
 def test_a_closed_one_is_a_failure(store: Path, words: list[str]) -> None:
     code, text = ended(">&-", *words, store)
 

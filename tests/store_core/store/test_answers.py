@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 _EVER: Final = 2**63 - 1
 
+some = pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.soak)])
+
 _FOREIGN: Final = {
     ("derived/4.9.7/rmcl5", "orders", 2, 0),
     ("derived/5.3.3/rmcl5", "orders", 2, 0),
@@ -66,8 +68,9 @@ def _get(store: DefaultMessageStore, line: dict[str, Any]) -> dict[str, Any]:
     return _shown(result)
 
 
-def test_gets_as_rocketmq_does(asked: AskedStores) -> None:
-    _compare_gets(asked, list(answers("getmessage_matrix")))
+@some
+def test_gets_as_rocketmq_does(asked: AskedStores, every: int) -> None:
+    _compare_gets(asked, list(answers("getmessage_matrix", every)))
 
 
 def test_gets_at_gaps_as_rocketmq_does(asked: AskedStores) -> None:
@@ -95,9 +98,10 @@ def _compare_gets(asked: AskedStores, lines: list[dict[str, Any]]) -> None:
     assert len(lines) > 1000
 
 
-def test_finds_by_time_and_key_as_rocketmq_does(asked: AskedStores) -> None:
+@some
+def test_finds_by_time_and_key_as_rocketmq_does(asked: AskedStores, every: int) -> None:
     wrong = []
-    for line in answers("time_index_matrix"):
+    for line in answers("time_index_matrix", every):
         store = asked.of(line)
         found = _by_time(store, line) if line["op"] == "offsetByTime" else _by_key(store, line)
         if found != line["answer"]:

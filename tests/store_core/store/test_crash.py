@@ -86,10 +86,11 @@ def test_killed_process_loses_nothing_that_was_acknowledged(tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_process_killed_within_any_call_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+@pytest.mark.parametrize("points", [3, pytest.param(50, marks=pytest.mark.soak)])
+def test_process_killed_within_any_call_loses_nothing_that_was_acknowledged(points: int, tmp_path: Path) -> None:
     chance = random.Random(5)  # noqa: S311 -- no secret
     following = 0
-    for calls in [chance.randrange(1, 30) for _ in range(6)] + [chance.randrange(30, 300) for _ in range(6)]:
+    for calls in [chance.randrange(*calls) for calls in ((1, 30), (30, 300)) for _ in range(points)]:
         last = run_until_call(tmp_path, following, calls)
         following = check_recovery(tmp_path, last)
 

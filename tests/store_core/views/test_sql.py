@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 NAMES = [column.name for column in COLUMNS if column.name != CORRUPT_RECORD]
-TESTED = ("topic", "queue_id", "queue_offset", "tags", "uniq_msg_id", "physical_offset", "msg_id")
 LISTED = (
     'if_else(is_valid(topic), is_in(topic, {value_set=string:[\n  "a",\n  "b"\n], '
     "null_matching_behavior=MATCH}), null[bool])"

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BORN = 1_700_000_000_000
-MAP = pa.map_(pa.string(), pa.string())
 
 
 def batch_of(messages: list[Message]) -> pa.RecordBatch:
