@@ -78,27 +78,6 @@ def match_strings(function: Callable[[Value], Value], strings: pa.StringArray) -
     return found
 
 
-def compare_texts(function: Callable[[Value, Value], Value], strings: pa.StringArray, text: str) -> _Mask | None:
-    """Return whether strings equal a text, or differ from it; None for any other function."""
-    if function not in (values.equal, values.not_equal):
-        return None
-    found: _Mask = true_mask(pc.equal(strings, text)) == (function is values.equal)
-    return found
-
-
-def compare_numbers(
-    function: Callable[[Value, Value], Value],
-    numbers: npt.NDArray[np.int64],
-    constant: float,
-    *,
-    constant_is_left: bool,
-) -> _Mask:
-    """Compare numbers of at most nine digits with a literal of any number type."""
-    compare = _COMPARISONS[function]
-    found: _Mask = compare(constant, numbers) if constant_is_left else compare(numbers, constant)
-    return found
-
-
 def plain_numbers(strings: pa.StringArray) -> tuple[npt.NDArray[np.int64], _Mask]:
     """Parse the strings that are a number of up to nine digits, optionally after a minus sign.
 
@@ -322,14 +301,15 @@ def _with_literal(step: Join, operand: _Strings, literal: object, *, literal_is_
         return _pair(step, literal, value) if literal_is_left else _pair(step, value, literal)
 
     if isinstance(literal, str):
-        mask = compare_texts(step.function, operand.strings, literal)
-        return None if mask is None else operand.truths(mask, join(None))
+        if step.function not in (values.equal, values.not_equal):
+            return None
+        is_same = true_mask(pc.equal(operand.strings, literal))
+        return operand.truths(is_same == (step.function is values.equal), join(None))
     if literal is None or not isinstance(literal, int | float) or isinstance(literal, bool):
         return None
     numbers, is_plain = operand.numbers
-    found = operand.truths(
-        compare_numbers(step.function, numbers, literal, constant_is_left=literal_is_left), join(None)
-    )
+    compare = _COMPARISONS[step.function]
+    found = operand.truths(compare(literal, numbers) if literal_is_left else compare(numbers, literal), join(None))
     rest = np.flatnonzero(~(is_plain | operand.is_null))
     if rest.size and found.codes is not None:
         column = _Strings(take_rows(operand.strings, rest)).column

@@ -10,7 +10,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Self
 
 from store_core.errors import FilterError
-from store_core.format.filter.sql92_parser import Apply, Copy, DropBelow, Join, Load, Program, Push, Step, parse, run
+from store_core.format.filter.sql92_parser import (
+    Apply,
+    Copy,
+    DropBelow,
+    Join,
+    Load,
+    Program,
+    Push,
+    Step,
+    parse,
+    run,
+    take_step,
+)
 from store_core.format.filter.sql92_values import Value, reads_as_double
 from store_core.format.release import DEFAULT_RELEASE, rules_of
 
@@ -34,7 +46,7 @@ def failure_of(expression: Sql92Expression, properties: Mapping[str, str]) -> st
         step = expression.program[position]
         operands = [(name, value) for name, value in zip(names[-2:], stack[-2:], strict=True) if name]
         try:
-            position += step.run(stack, properties)
+            position += take_step(step, stack, properties)
         except FilterError as error:
             return _told(operands, error)
         _follow(step, names)

@@ -62,11 +62,12 @@ _KEYWORDS: Final = frozenset({"NOT", "AND", "OR", "BETWEEN", "IN", "TRUE", "FALS
 _LITERALS: Final[dict[str, Value]] = {"TRUE": True, "FALSE": False, "NULL": None}
 _BLANK: Final = re.compile(r"[ \t\n\r\f]+|/\*.*?\*/", re.DOTALL)
 _LINE_COMMENT: Final = re.compile(r"--[^\n\r]*(?:\r\n|[\n\r])")
-_FLOAT: Final = re.compile(r"[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+")
-_INTEGER: Final = re.compile(r"0|[1-9][0-9]*[lL]?")
-_STRING: Final = re.compile(r"'[^']*(?:''[^']*)*'")
-_WORD: Final = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*")
-_SYMBOL: Final = re.compile(r"<>|>=|<=|[=<>(),+-]")
+_INTEGER: Final = r"0|[1-9][0-9]*[lL]?"
+_FLOAT: Final = r"[0-9]+\.[0-9]*(?:[eE][+-]?[0-9]+)?|\.[0-9]+(?:[eE][+-]?[0-9]+)?|[0-9]+[eE][+-]?[0-9]+"
+_TOKEN: Final = re.compile(
+    rf"(?P<word>[A-Za-z_$][A-Za-z0-9_$]*)|(?P<number>{_FLOAT}|{_INTEGER})|(?P<string>'[^']*(?:''[^']*)*')"
+    r"|<>|>=|<=|[=<>(),+-]"
+)
 _SURROGATE: Final = re.compile("[\ud800-\udfff]")
 _MOST_DIGITS: Final = 19
 _MOST_LONG: Final = (1 << 63) - 1
@@ -121,7 +122,7 @@ class Tokens:
         if token.kind != NUMBER:
             return token
         text = str(token.value)
-        read = self._integer if _INTEGER.fullmatch(text) else self._float
+        read = self._integer if re.fullmatch(_INTEGER, text) else self._float
         return Token(NUMBER, read(text, token.position), token.position)
 
     def expect(self, kind: str) -> Token:
@@ -141,12 +142,18 @@ class Tokens:
         text, start = self.text, self._position
         if start == len(text):
             return Token(END, None, start)
-        for pattern, make in _MAKERS:
-            match = pattern.match(text, start)
-            if match is not None:
-                self._position = match.end()
-                return make(self, match[0], start)
-        raise FilterError(f"expected a word of the language, found {text[start]!r}", text, start)
+        match = _TOKEN.match(text, start)
+        if match is None:
+            raise FilterError(f"expected a word of the language, found {text[start]!r}", text, start)
+        self._position = match.end()
+        found = match[0]
+        if match.lastgroup == "word":
+            keyword = found.upper()
+            is_keyword = keyword in self._keywords
+            return Token(keyword, _LITERALS.get(keyword), start) if is_keyword else Token(NAME, found, start)
+        if match.lastgroup == "string":
+            return Token(STRING, found[1:-1].replace("''", "'"), start)
+        return Token(NUMBER, found, start) if match.lastgroup == "number" else Token(found, None, start)
 
     def _skip(self) -> None:
         """Skip white space and comments; two dashes in the last line are minus signs."""
@@ -157,21 +164,6 @@ class Tokens:
             if match is None:
                 return
             self._position = match.end()
-
-    def _word(self, text: str, start: int) -> Token:
-        keyword = text.upper()
-        if keyword in self._keywords:
-            return Token(keyword, _LITERALS.get(keyword), start)
-        return Token(NAME, text, start)
-
-    def _symbol(self, text: str, start: int) -> Token:
-        return Token(text, None, start)
-
-    def _string(self, text: str, start: int) -> Token:
-        return Token(STRING, text[1:-1].replace("''", "'"), start)
-
-    def _number(self, text: str, start: int) -> Token:
-        return Token(NUMBER, text, start)
 
     def _integer(self, text: str, start: int) -> int:
         """Return an int, or a long if needed; the letter L has no effect."""
@@ -188,15 +180,6 @@ class Tokens:
         return value
 
 
-_MAKERS: Final = (
-    (_WORD, Tokens._word),  # noqa: SLF001 -- the table of the class above
-    (_FLOAT, Tokens._number),  # noqa: SLF001
-    (_INTEGER, Tokens._number),  # noqa: SLF001
-    (_STRING, Tokens._string),  # noqa: SLF001
-    (_SYMBOL, Tokens._symbol),  # noqa: SLF001
-)
-
-
 NEVER: Final = object()
 """Value of `Join.stop` if no left operand decides alone."""
 
@@ -207,23 +190,12 @@ class Push:
 
     value: Value
 
-    def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Run the step; return the distance to the next one, in steps."""
-        del properties
-        stack.append(self.value)
-        return 1
-
 
 @dataclass(frozen=True, slots=True)
 class Load:
     """Push a property onto the stack, null if it is absent."""
 
     name: str
-
-    def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Run the step."""
-        stack.append(properties.get(self.name))
-        return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,22 +204,10 @@ class Copy:
 
     depth: int
 
-    def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Run the step."""
-        del properties
-        stack.append(stack[-1 - self.depth])
-        return 1
-
 
 @dataclass(frozen=True, slots=True)
 class DropBelow:
     """Remove the value below the top."""
-
-    def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Run the step."""
-        del properties
-        del stack[-2]
-        return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,12 +215,6 @@ class Apply:
     """Replace the top by a function of it."""
 
     function: Callable[[Value], Value]
-
-    def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Run the step."""
-        del properties
-        stack[-1] = self.function(stack[-1])
-        return 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,11 +224,6 @@ class StopIf:
     value: Value
     skip: int
 
-    def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Run the step; return the distance to the next one, in steps."""
-        del properties
-        return self.skip if stack[-1] is self.value else 1
-
 
 @dataclass(frozen=True, slots=True)
 class Join:
@@ -283,16 +232,29 @@ class Join:
     function: Callable[[Value, Value], Value]
     stop: Any = NEVER  # the left operand at which a `StopIf` skips this step; it is the result, whatever the right one
 
-    def run(self, stack: list[Value], properties: Mapping[str, str]) -> int:
-        """Run the step."""
-        del properties
-        right = stack.pop()
-        stack[-1] = self.function(stack[-1], right)
-        return 1
-
 
 Step: TypeAlias = Push | Load | Copy | DropBelow | Apply | StopIf | Join
 Program: TypeAlias = tuple[Step, ...]
+
+
+def take_step(step: Step, stack: list[Value], properties: Mapping[str, str]) -> int:
+    """Run one step; return the distance to the next one, in steps."""
+    if isinstance(step, Load):
+        stack.append(properties.get(step.name))
+    elif isinstance(step, Push):
+        stack.append(step.value)
+    elif isinstance(step, Join):
+        right = stack.pop()
+        stack[-1] = step.function(stack[-1], right)
+    elif isinstance(step, Apply):
+        stack[-1] = step.function(stack[-1])
+    elif isinstance(step, Copy):
+        stack.append(stack[-1 - step.depth])
+    elif isinstance(step, DropBelow):
+        del stack[-2]
+    elif stack[-1] is step.value:
+        return step.skip
+    return 1
 
 
 def run(program: Program, properties: Mapping[str, str]) -> Value:
@@ -303,24 +265,29 @@ def run(program: Program, properties: Mapping[str, str]) -> Value:
     stack: list[Value] = []
     position, end = 0, len(program)
     while position < end:
-        position += program[position].run(stack, properties)
+        position += take_step(program[position], stack, properties)
     return stack[0]
 
 
 _PARENTHESIS, _OR, _AND, _EQUALITY, _COMPARISON, _PREFIX = range(6)
 """Levels of binding, loosest first."""
 
-_LOGIC: Final = {"OR": (_OR, logical_or, True), "AND": (_AND, logical_and, False)}
+_BINARY: Final[dict[str, tuple[int, Callable[[Value, Value], Value], Any]]] = {
+    "OR": (_OR, logical_or, True),
+    "AND": (_AND, logical_and, False),
+    "=": (_EQUALITY, equal, NEVER),
+    "<>": (_EQUALITY, not_equal, NEVER),
+    ">": (_COMPARISON, greater, None),
+    ">=": (_COMPARISON, greater_equal, None),
+    "<": (_COMPARISON, less, None),
+    "<=": (_COMPARISON, less_equal, None),
+}
 """Level, function, and the left operand that decides alone."""
 
-_EQUALITIES: Final = {"=": equal, "<>": not_equal}
-_ORDERINGS: Final = {">": greater, ">=": greater_equal, "<": less, "<=": less_equal}
+_LOGIC: Final = (logical_and, logical_or)
 _PREDICATES: Final = {"CONTAINS": contains, "STARTSWITH": starts_with, "ENDSWITH": ends_with}
 _NEGATABLE: Final = STRING_PREDICATES | {"BETWEEN", "IN"}
-_OF_COMPARISON: Final = _NEGATABLE | {"NOT", *_ORDERINGS}
-_OF_EQUALITY: Final = frozenset({*_EQUALITIES, "IS"})
-_TO_SECOND_STOP: Final = 2
-"""Steps from the stop after the first comparison of BETWEEN to the one before its upper bound."""
+_ORDERINGS: Final = frozenset(kind for kind, (level, _, _) in _BINARY.items() if level == _COMPARISON)
 
 
 class _Kind(Enum):
@@ -361,13 +328,17 @@ class _Operand:
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """An operator that waits for its right operand; `stop` is the step that may skip that operand."""
+    """An operator that waits for its right operand, and how both are joined.
+
+    `stop` is the step that may skip that operand, -1 if none does; `low` the lower bound, if the operand is the upper
+    one of BETWEEN.
+    """
 
     token: Token
     level: int
     left: _Operand
+    function: Callable[[Value, Value], Value] | None = None
     stop: int = -1
-    wanted: bool = True
     low: _Operand | None = None
 
 
@@ -434,50 +405,48 @@ class _Parser:
     def _goes_on(self, operand: _Operand) -> bool:
         """Return whether the next token continues the expression; if not, it and all after it are ignored."""
         kind = self._tokens.current.kind
-        if kind in _OF_COMPARISON:
+        if kind in _ORDERINGS or kind in _NEGATABLE or kind == "NOT":
             return operand.level == _COMPARISON
-        return kind in _OF_EQUALITY or kind in _LOGIC or (kind == ")" and self._open > 0)
+        return kind in _BINARY or kind == "IS" or (kind == ")" and self._open > 0)
 
     def _extended(self, operand: _Operand) -> _Operand | None:
         """Take the next operator; None if an operand must follow."""
         token = self._tokens.take()
-        if token.kind in _LOGIC:
-            level, _, decides = _LOGIC[token.kind]
-            operand = self._reduced(operand, level)
-            self._as_boolean(operand)
-            self._waiting.append(_Waiting(token, level, operand, self._stop_if(decides)))
-            return None
-        if token.kind in _EQUALITIES:
-            self._waiting.append(_Waiting(token, _EQUALITY, self._reduced(operand, _EQUALITY)))
-            return None
-        if token.kind == "IS":
-            return self._null_test(self._reduced(operand, _EQUALITY), token)
         if token.kind == ")":
             operand = self._reduced(operand, _OR)
             self._waiting.pop()
             self._open -= 1
             return self._settled(replace(operand, level=_COMPARISON))
-        return self._compared(operand, token)
-
-    def _compared(self, operand: _Operand, token: Token) -> _Operand | None:
-        """Continue after an operator of the level of comparisons."""
+        if token.kind == "IS":
+            return self._null_test(self._reduced(operand, _EQUALITY), token)
+        if token.kind in _BINARY:
+            self._wait(operand, token)
+            return None
         wanted = token.kind != "NOT"
         if not wanted:
             token = self._tokens.take()
-        if token.kind in _ORDERINGS and wanted:
-            self._check_ordered(operand)
-            self._waiting.append(_Waiting(token, _COMPARISON, operand, self._stop_if(None)))
-            return None
         if token.kind == "BETWEEN":
             self._check_ordered(operand)
             self._steps.append(Copy(0))
-            self._waiting.append(_Waiting(token, _COMPARISON, operand, self._stop_if(None), wanted))
+            compare = greater_equal if wanted else less
+            self._waiting.append(_Waiting(token, _COMPARISON, operand, compare, self._stop_if(None)))
             return None
         if token.kind == "IN":
             return self._membership(operand, token, wanted=wanted)
         if token.kind in _PREDICATES:
             return self._predicate(operand, token, wanted=wanted)
         raise self._tokens.error(f"expected {', '.join(sorted(_NEGATABLE))} after NOT", token)
+
+    def _wait(self, operand: _Operand, token: Token) -> None:
+        """Make a binary operator wait for its right operand."""
+        level, function, decides = _BINARY[token.kind]
+        operand = self._reduced(operand, level)
+        if level == _COMPARISON:
+            self._check_ordered(operand)
+        elif level < _EQUALITY:
+            self._as_boolean(operand)
+        stop = -1 if decides is NEVER else self._stop_if(decides)
+        self._waiting.append(_Waiting(token, level, operand, function, stop))
 
     def _stop_if(self, value: Value) -> int:
         """Reserve a step that skips the operand to come; return its position."""
@@ -530,7 +499,7 @@ class _Parser:
         """Apply the signs and comparisons that waited for this operand; None if another must follow."""
         while self._waiting and self._waiting[-1].level >= _COMPARISON:
             waiting = self._waiting.pop()
-            if waiting.token.kind == "BETWEEN" and waiting.low is None:
+            if waiting.function in (greater_equal, less) and waiting.token.kind == "BETWEEN":
                 self._between(waiting, operand)
                 return None
             operand = self._applied(waiting, operand)
@@ -543,20 +512,19 @@ class _Parser:
         return operand
 
     def _applied(self, waiting: _Waiting, right: _Operand) -> _Operand:
-        kind = waiting.token.kind
-        if waiting.level == _PREFIX:
+        if waiting.function is None:
             return self._prefixed(waiting.token, right)
-        if kind in _LOGIC:
+        if waiting.level < _EQUALITY:
             self._as_boolean(right)
-            self._join(_LOGIC[kind][1], waiting.stop)
-        elif kind in _EQUALITIES:
+        elif waiting.level == _EQUALITY:
             self._check_equated(waiting.left, right)
-            self._join(_EQUALITIES[kind], waiting.stop)
-        elif kind in _ORDERINGS:
+        elif waiting.function not in _LOGIC:
             self._check_ordered(right)
-            self._join(_ORDERINGS[kind], waiting.stop)
-        else:
-            self._end_between(waiting, right)
+            if waiting.low is not None:
+                self._check_bounds(waiting.low, right)
+        self._join(waiting.function, waiting.stop)
+        if waiting.level == _COMPARISON and waiting.function in _LOGIC:
+            self._steps.append(DropBelow())
         return _Operand(_Kind.BOOLEAN, waiting.left.start, waiting.token)
 
     def _prefixed(self, token: Token, operand: _Operand) -> _Operand:
@@ -579,19 +547,16 @@ class _Parser:
         """Compare with the lower bound, and continue with the upper one: the value is below the first result."""
         self._check_ordered(low)
         self._tokens.expect("AND")
-        self._join(greater_equal if waiting.wanted else less, waiting.stop)
-        stop = self._stop_if(not waiting.wanted)
+        wanted = waiting.function is greater_equal
+        self._join(greater_equal if wanted else less, waiting.stop)
+        self._waiting.append(
+            replace(waiting, function=logical_and if wanted else logical_or, stop=self._stop_if(not wanted))
+        )
         self._steps.append(Copy(1))
-        self._stop_if(None)
-        self._waiting.append(replace(waiting, low=low, stop=stop))
-
-    def _end_between(self, waiting: _Waiting, high: _Operand) -> None:
-        self._check_ordered(high)
-        if waiting.wanted and waiting.low is not None:
-            self._check_bounds(waiting.low, high)
-        self._join(less_equal if waiting.wanted else greater, waiting.stop + _TO_SECOND_STOP)
-        self._join(logical_and if waiting.wanted else logical_or, waiting.stop)
-        self._steps.append(DropBelow())
+        compare, low_bound = (less_equal, low) if wanted else (greater, None)
+        self._waiting.append(
+            _Waiting(waiting.token, _COMPARISON, waiting.left, compare, self._stop_if(None), low_bound)
+        )
 
     def _check_bounds(self, low: _Operand, high: _Operand) -> None:
         """Refuse two literal bounds of which the upper one is smaller."""
