@@ -9,7 +9,7 @@ encoder, which is the definition of both.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -164,7 +164,7 @@ def item_crcs(items: pa.BinaryArray) -> npt.NDArray[np.int64]:
 
 def number_queues(
     topics: pa.DictionaryArray, queue_ids: npt.NDArray[np.int64]
-) -> tuple[tuple[tuple[str, int], ...], npt.NDArray[np.int32]]:
+) -> tuple[tuple[tuple[Any, int], ...], npt.NDArray[np.int32]]:
     """Assign a number to each distinct pair of topic and queue id.
 
     Returns: int32, shape (n,).

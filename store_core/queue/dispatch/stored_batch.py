@@ -12,14 +12,12 @@ import pyarrow as pa
 
 from store_core.errors import CorruptRecordError
 from store_core.format.columnar.arrow_slices import (
-    WORD_SIZE,
     as_text,
     binary_parts,
-    piece_words,
     rows_with_byte,
     take_slices,
-    words_before,
 )
+from store_core.format.columnar.encode_columns import number_queues
 from store_core.format.columnar.java_hashes import SliceHashes, hash_slices, hashed_slices, positive_hashes
 from store_core.format.columnar.property_columns import split_key_column
 from store_core.format.columnar.property_spans import PropertyFinder, PropertySpans
@@ -49,7 +47,7 @@ from store_core.queue.dispatch.dispatch_batch import (
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size, delay_of_level
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
 
     import numpy.typing as npt
 
@@ -183,94 +181,10 @@ def _merged(kinds: Sequence[tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]]
 
 _NOT_DELAYED, _DELAYED, _ILLEGAL = range(3)
 _SCHEDULE_TOPIC: Final = np.frombuffer(SCHEDULE_TOPIC.encode(), f"V{len(SCHEDULE_TOPIC)}")
-_FACTORS: Final = np.array([0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9], np.uint64)
-"""Odd numbers with well-spread bits; any three would do."""
-
-_SLOT_BITS: Final = 16
-_SLOT_SHIFT: Final = np.uint64(64 - _SLOT_BITS)
-_FOLD_SHIFT: Final = np.uint64(32)
-
-_KEPT_STEPS: Final = 8
-"""Words of a topic that are kept between mixing and comparing; longer topics are read again."""
-
-
-class _Names:
-    """Topics and queue ids of many records; topics as words, read from their ends."""
-
-    def __init__(
-        self,
-        raw: npt.NDArray[np.uint8],
-        starts: npt.NDArray[np.int64],
-        stops: npt.NDArray[np.int64],
-        queue_ids: npt.NDArray[np.int32],
-    ) -> None:
-        self._raw = raw
-        self.stops = stops
-        self.lengths = stops - starts
-        self.queue_ids = queue_ids
-        self._steps: list[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]] | None = None
-
-    def only(self, rows: npt.NDArray[np.int64]) -> _Names:
-        """Return those of some rows."""
-        return _Names(self._raw, self.stops[rows] - self.lengths[rows], self.stops[rows], self.queue_ids[rows])
-
-    def steps(self) -> Iterable[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]]:
-        """Return the words of the topics; see `store_core.format.columnar.arrow_slices.piece_words`."""
-        words = piece_words(self._raw, self.stops, self.lengths)
-        if int(self.lengths.max(initial=0)) > _KEPT_STEPS * WORD_SIZE:
-            return words
-        if self._steps is None:
-            self._steps = list(words)
-        return self._steps
-
-    def mixed(self) -> npt.NDArray[np.uint64]:
-        """Mix topic and queue id into 64 bits; different queues rarely have the same result."""
-        mixed = self.queue_ids.astype(np.uint64)
-        mixed *= _FACTORS[0]
-        mixed += self.lengths.view(np.uint64)
-        for _, rows, words in self.steps():
-            step = mixed[rows] ^ words
-            step *= _FACTORS[1]
-            step ^= step >> _FOLD_SHIFT
-            mixed[rows] = step
-        mixed *= _FACTORS[2]
-        return mixed
-
-    def differ(self, others: npt.NDArray[np.int64], known: _Names) -> npt.NDArray[np.bool_]:
-        """Report which rows differ from the known ones of these numbers (shape (n,))."""
-        differ: npt.NDArray[np.bool_] = known.queue_ids.take(others) != self.queue_ids
-        differ |= known.lengths.take(others) != self.lengths
-        for passed, rows, words in self.steps():
-            if known.stops.size < words.size:
-                table = words_before(known._raw, known.stops - passed, known.lengths - passed)
-                differ[rows] |= table.take(others[rows]) != words
-            else:
-                same = others[rows]
-                stops, left = known.stops.take(same) - passed, known.lengths.take(same) - passed
-                differ[rows] |= words_before(known._raw, stops, left) != words
-        return differ
-
-    def followed_by(self, names: _Names) -> _Names:
-        """Concatenate names that have their own bytes and others, whose topics are copied."""
-        topics = [names.key(row)[0] for row in range(names.stops.size)]
-        raw = np.concatenate([self._raw, np.frombuffer(b"".join(topics), np.uint8)])
-        lengths = np.concatenate([self.lengths, names.lengths])
-        stops = WORD_SIZE + np.cumsum(lengths)
-        return _Names(raw, stops - lengths, stops, np.concatenate([self.queue_ids, names.queue_ids]))
-
-    def key(self, row: int) -> tuple[bytes, int]:
-        """Return topic and queue id of one row."""
-        stop = int(self.stops[row])
-        return self._raw[stop - int(self.lengths[row]) : stop].tobytes(), int(self.queue_ids[row])
-
-
-_NO_NAMES: Final = _Names(
-    np.zeros(WORD_SIZE, np.uint8), np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32)
-)
 
 
 class QueueNumbers:
-    """Numbering of the queues of a log's records, in order of first appearance; windows of a log share it.
+    """Numbering of the queues of a log's records; windows of a log share it.
 
     * `queues`: Topic and queue id by number. Malformed bytes of topics are U+FFFD; as in Java, topics that differ only
       in such bytes are the same.
@@ -279,10 +193,7 @@ class QueueNumbers:
     def __init__(self) -> None:
         self._numbers = QueueNumbering()
         self.queues = self._numbers.queues
-        self._examples: dict[tuple[bytes, int], int] = {}
-        self._known = _NO_NAMES
-        self._queue_of = np.empty(0, np.int32)
-        self._slots = np.zeros(1 << _SLOT_BITS, np.int64)
+        self._stored: dict[tuple[bytes, int], int] = {}
         self._prefixes = np.empty(0, np.int32)
 
     def find(
@@ -291,52 +202,24 @@ class QueueNumbers:
         starts: npt.NDArray[np.int64],
         stops: npt.NDArray[np.int64],
         queue_ids: npt.NDArray[np.int32],
-    ) -> npt.NDArray[np.int32]:
-        """Return the number of each record's queue.
+    ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+        """Return the numbers of the queues of some records, ascending, and each record's place among these.
 
         * `raw`: uint8, shape (m,), contiguous: bytes of the log.
-        * `starts`, `stops`: int64, shape (n,): where the topics lie in them, each after at least one word of other
-          bytes.
+        * `starts`, `stops`: int64, shape (n,): where the topics lie in them, ascending without overlap.
         * `queue_ids`: int32, shape (n,).
         """
-        names = _Names(raw, starts, stops, queue_ids)
-        mixed = names.mixed()
-        slots = (mixed >> _SLOT_SHIFT).view(np.int64)
-        others = self._slots.take(slots)
-        wrong = np.arange(starts.size)
-        if self._examples:
-            wrong = np.flatnonzero(names.differ(others, self._known))
-        if wrong.size:
-            others[wrong] = self._resolve(names.only(wrong), mixed[wrong])
-            self._slots[slots[wrong]] = others[wrong]
-        return self._queue_of.take(others)
+        queues, codes = number_queues(take_slices(raw, starts, stops).dictionary_encode(), queue_ids.astype(np.int64))
+        numbers = np.array([self._number(queue) for queue in queues], np.int64)
+        occurring, places = np.unique(numbers, return_inverse=True)
+        return occurring, places.astype(np.int32).take(codes)
 
-    def _resolve(self, names: _Names, mixed: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
-        """Look up rows that the table got wrong: one row per mixed value, then the rows that differ from it."""
-        _, first, kinds = np.unique(mixed, return_index=True, return_inverse=True)
-        others = self._look_up(names, first)[kinds]
-        unlike = np.flatnonzero(names.differ(others, self._known))
-        others[unlike] = self._look_up(names, unlike)
-        return others
-
-    def _look_up(self, names: _Names, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """Look up some rows one by one, and remember new queues."""
-        found, new = [], []
-        for row in rows.tolist():
-            key = names.key(row)
-            if key not in self._examples:
-                self._examples[key] = len(self._examples)
-                new.append(row)
-            found.append(self._examples[key])
-        if new:
-            self._remember(names.only(np.array(new, np.int64)))
-        return np.array(found, np.int64)
-
-    def _remember(self, names: _Names) -> None:
-        self._known = self._known.followed_by(names)
-        keys = map(names.key, range(names.stops.size))
-        numbers = [self._numbers.number((decode_text(topic), queue_id)) for topic, queue_id in keys]
-        self._queue_of = np.concatenate([self._queue_of, np.array(numbers, np.int32)])
+    def _number(self, queue: tuple[bytes, int]) -> int:
+        number = self._stored.get(queue)
+        if number is None:
+            topic, queue_id = queue
+            number = self._stored[queue] = self._numbers.number((decode_text(topic), queue_id))
+        return number
 
     def index_prefixes(self) -> npt.NDArray[np.int32]:
         """Return the hash of the index's prefix of a key, ``topic#``, by number of the queue."""
@@ -520,14 +403,7 @@ class StoredBatch(DispatchBatch):
     def _numbered(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """Which of the file's queues occur, and each record's position among them."""
         spans = self.spans
-        numbers = self._file.numbers.find(self._file.raw, spans.topic_start, spans.topic_stop, self.queue_id)
-        if len(self._file.numbers.queues) > len(self):
-            occurring, codes = np.unique(numbers, return_inverse=True)
-            return occurring.astype(np.int64), codes.astype(np.int32)
-        found = np.flatnonzero(np.bincount(numbers))
-        places = np.zeros(int(found[-1]) + 1, np.int32)
-        places[found] = np.arange(found.size)
-        return found, places.take(numbers)
+        return self._file.numbers.find(self._file.raw, spans.topic_start, spans.topic_stop, self.queue_id)
 
     @cached_property
     def queues(self) -> tuple[tuple[str, int], ...]:  # noqa: D102
