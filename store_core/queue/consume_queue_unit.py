@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
 
 import numpy as np
 
+from store_core.format.java import LONG_BITS, wrap
 from store_core.format.layout import BATCH_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT, field_position, unit_dtype
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def coverage(physical_offset: int, size: int, features: ReleaseRules) -> int:
     """
     if not features.covers_log_to_record_end:
         return physical_offset
-    return (physical_offset + size + 2**63) % 2**64 - 2**63
+    return wrap(physical_offset + size, LONG_BITS)
 
 
 def coverages(units: UnitArray, features: ReleaseRules) -> npt.NDArray[np.int64]:

@@ -14,7 +14,7 @@ import numpy as np
 from store_core.errors import SegmentLayoutError
 from store_core.files.file_sync import FileSync
 from store_core.files.file_system import FileSystem, OpenFile, write_all
-from store_core.format.java import hash_code, positive_hash
+from store_core.format.java import LONG_BITS, hash_code, positive_hash, wrap
 from store_core.queue.index_format import (
     INDEX_DTYPE,
     INDEX_HEADER_SIZE,
@@ -25,7 +25,6 @@ from store_core.queue.index_format import (
     IndexSlots,
     build_entries,
     index_file_size,
-    java_long,
     time_diff,
 )
 
@@ -86,7 +85,7 @@ def _step(query: IndexQuery, index: int, stored: bytes, found: list[int]) -> int
     key_hash, physical_offset, time_diff, previous = INDEX_STRUCT.unpack(stored)
     if time_diff < 0:
         return 0
-    time = java_long(query.file_begin + time_diff * _MS)
+    time = wrap(query.file_begin + time_diff * _MS, LONG_BITS)
     if key_hash == query.key_hash and query.begin <= time <= query.end:
         found.append(physical_offset)
     return previous if 0 < previous < index and time >= query.begin else 0

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from store_core.format.columnar.arrow_slices import fixed_array, numbers
 from store_core.format.columnar.java_hashes import positive_hashes
+from store_core.format.java import INT_BITS, LONG_BITS, wrap
 from store_core.format.layout import INDEX_HEADER, INDEX_UNIT, Unit, unit_dtype
 
 if TYPE_CHECKING:
@@ -38,20 +39,6 @@ _VALUES: Final = attrgetter(*(field.name for field in INDEX_HEADER.fields))
 
 INDEX_HEADER_SIZE: Final = _STRUCT.size
 """Bytes (RocketMQ: ``IndexHeader.INDEX_HEADER_SIZE``)."""
-
-
-def java_int(value: int) -> int:
-    """Keep 32 bits of an integer, signed, as Java's arithmetic does.
-
-    >>> java_int(2**31)
-    -2147483648
-    """
-    return (value + 2**31) % 2**32 - 2**31
-
-
-def java_long(value: int) -> int:
-    """Keep 64 bits of an integer, signed, as Java's arithmetic does."""
-    return (value + 2**63) % 2**64 - 2**63
 
 
 @dataclass(slots=True)
@@ -107,7 +94,7 @@ class IndexHeader:
 
     def add_slots(self, count: int) -> None:
         """Increase the number of slots in use, in 32-bit arithmetic."""
-        self.hash_slot_count = java_int(self.hash_slot_count + count)
+        self.hash_slot_count = wrap(self.hash_slot_count + count, INT_BITS)
 
     def is_time_matched(self, begin: int, end: int) -> bool:
         """Return whether the file may hold messages of the times [begin, end] (``IndexFile.isTimeMatched``)."""
@@ -236,7 +223,7 @@ def time_diff(store_timestamp: int, begin_timestamp: int) -> int:
     """
     if begin_timestamp <= 0:
         return 0
-    return min(max(java_long(store_timestamp - begin_timestamp), 0) // _MS, _MAX_INT)
+    return min(max(wrap(store_timestamp - begin_timestamp, LONG_BITS), 0) // _MS, _MAX_INT)
 
 
 def _time_diffs(store_timestamps: Longs, begin_timestamp: int) -> Longs:

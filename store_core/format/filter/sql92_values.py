@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
+from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from store_core.errors import FilterError
+from store_core.format.java import INT_BITS, LONG_BITS, parse_java_int
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,44 +33,21 @@ class Long(int):
     __slots__ = ()
 
 
-_INTEGER: Final = re.compile(r"[+-]?\d+")
 _DECIMAL: Final = re.compile(r"[+-]?(?:NaN|Infinity|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?[fFdD]?)", re.ASCII)
 _HEXADECIMAL: Final = re.compile(
     r"[+-]?0[xX](?:[0-9a-fA-F]+\.?|[0-9a-fA-F]*\.[0-9a-fA-F]+)[pP][+-]?[0-9]+[fFdD]?", re.ASCII
 )
-_LAST_UTF16_UNIT: Final = "\uffff"
-_SAFE_DIGITS: Final = 32
-_MOST_DIGITS: Final = 19
 
 
 # --------------------------------------------------------------------------------------------------- strings as numbers
 
 
 def _parse_integer(text: str, bits: int) -> int:
-    """Parse a string as ``Integer.valueOf`` or ``Long.valueOf`` do: a sign, digits of any script, no blanks."""
-    is_number = _INTEGER.fullmatch(text) is not None and (text.isascii() or max(text) <= _LAST_UTF16_UNIT)
-    number = _read_digits(text) if is_number else None
-    bound = 1 << (bits - 1)
-    if number is None or not -bound <= number < bound:
-        raise FilterError(f"expected a whole number of {bits} bits, found {text[:40]!r}")
-    return number
-
-
-def _read_digits(text: str) -> int | None:
-    """Parse a number of any length; None if it exceeds 64 bits."""
-    if len(text) <= _SAFE_DIGITS:
-        return int(text)
-    digits = "".join(str(unicodedata.decimal(digit)) for digit in text.lstrip("+-")).lstrip("0")
-    number = int(digits or "0") if len(digits) <= _MOST_DIGITS else None
-    return -number if number and text.startswith("-") else number
-
-
-def _parse_int(text: str) -> int:
-    return _parse_integer(text, 32)
-
-
-def _parse_long(text: str) -> int:
-    return _parse_integer(text, 64)
+    """Parse a string as ``Integer.valueOf`` or ``Long.valueOf`` do."""
+    try:
+        return parse_java_int(text, bits)
+    except ValueError:
+        raise FilterError(f"expected a whole number of {bits} bits, found {text[:40]!r}") from None
 
 
 def _parse_double(text: str) -> float:
@@ -100,8 +78,8 @@ def _parse_boolean(text: str) -> bool:
 
 _PARSERS: Final[dict[type, Callable[[str], bool | float]]] = {
     bool: _parse_boolean,
-    int: _parse_int,
-    Long: _parse_long,
+    int: partial(_parse_integer, bits=INT_BITS),
+    Long: partial(_parse_integer, bits=LONG_BITS),
     float: _parse_double,
 }
 
