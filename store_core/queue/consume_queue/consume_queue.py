@@ -13,7 +13,7 @@ import numpy as np
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.consume_queue import queue_search as bounds
-from store_core.queue.consume_queue.consume_queue_ext import QueueExtension, is_ext_address
+from store_core.queue.consume_queue.consume_queue_ext import is_ext_address
 from store_core.queue.consume_queue.queue_search import BoundaryType, TimeSearch
 from store_core.queue.consume_queue_unit import (
     CQ_STORE_UNIT_SIZE,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.format.release_rules import ReleaseRules
+    from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
     from store_core.queue.consume_queue_unit import UnitArray
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.queue_path import QueueRules
@@ -205,7 +206,7 @@ class ConsumeQueue:
     unit_size: Final = CQ_STORE_UNIT_SIZE
 
     def __init__(
-        self, topic: str, queue_id: int, directory: Path, services: QueueServices, ext: QueueExtension | None = None
+        self, topic: str, queue_id: int, directory: Path, services: QueueServices, ext: ConsumeQueueExt | None = None
     ) -> None:
         self.rules = services.rules
         self.min_logic_offset = 0

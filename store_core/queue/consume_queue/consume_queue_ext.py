@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import struct
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -36,42 +36,6 @@ def is_ext_address(tags_code: int) -> bool:
     (True, False)
     """
     return tags_code <= LAST_EXT_ADDRESS
-
-
-class QueueExtension(Protocol):
-    """`ConsumeQueueExt` of `consume_queue_ext` as its queue uses it; addresses are tags codes."""
-
-    def load(self) -> tuple[str, ...]:
-        """Load the existing files, and return what an operator should know."""
-        ...
-
-    def recover(self) -> object:
-        """Find the end of the units."""
-        ...
-
-    def put(self, tags_code: int, store_timestamp: int, bit_map: bytes) -> int | None:
-        """Append a unit and return its address; None if that failed."""
-        ...
-
-    def truncate_by_min_address(self, address: int) -> object:
-        """Delete the files that end before a unit; do nothing if `address` is not an address."""
-        ...
-
-    def truncate_by_max_address(self, address: int) -> object:
-        """End after a unit; do nothing if `address` is not an address."""
-        ...
-
-    def flush(self, least_pages: int) -> bool:
-        """Flush units to disk; True if nothing changed."""
-        ...
-
-    def destroy(self) -> None:
-        """Delete all files."""
-        ...
-
-    def close(self) -> None:
-        """Release all files."""
-        ...
 
 
 _LOG: Final = logging.getLogger("store_core")

@@ -10,7 +10,6 @@ import numpy as np
 
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits, QueueServices
-from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES, ConsumeQueueTable, Queue
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, QueueNumbering
 from store_core.queue.queue_assignment import AssignedUnit, BatchAssignment, RefusedUnit, assign, assign_batch
@@ -286,7 +285,7 @@ class ConsumeQueueStore:
 
     def _put_into_simple(self, queue: ConsumeQueue, units: UnitRows) -> bool:
         tags_code = units.tags_code
-        if isinstance(queue.ext, ConsumeQueueExt) and self._can_write():
+        if queue.ext is not None and self._can_write():
             tags_code = queue.ext.put_rows(units)
         return queue.put(self._stored(units, tags_code), 0, len(units.row))
 
@@ -315,7 +314,7 @@ class ConsumeQueueStore:
         for queue in self.queues():
             files = queue.mapped_file_queue
             files.force(files.max_offset - _FILES_RECOVERED * files.file_size)
-            if isinstance(queue, ConsumeQueue) and isinstance(queue.ext, ConsumeQueueExt):
+            if isinstance(queue, ConsumeQueue) and queue.ext is not None:
                 queue.ext.mapped_file_queue.force(0)
         self._table.sync_topics()
 

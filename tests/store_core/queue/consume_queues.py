@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from store_core.queue.consume_queue.consume_queue_ext import QueueExtension
+    from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 
 
 RELEASES: Final[tuple[Release, ...]] = ("4.3", "4.9", "5.3")
@@ -44,7 +44,7 @@ class QueueMaker:
         self.is_writable = True
         self.rules = QueueRules(release=release, consume_queue_file_size=FILE_SIZE)
 
-    def new(self, *, ext: QueueExtension | None = None, writable: bool = True) -> ConsumeQueue:
+    def new(self, *, ext: ConsumeQueueExt | None = None, writable: bool = True) -> ConsumeQueue:
         """Make a queue that has not read anything yet."""
         return ConsumeQueue(
             "T",

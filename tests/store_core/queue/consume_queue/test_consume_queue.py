@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from store_core.errors import SegmentLayoutError
+from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, CqUnit
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from tests.store_core.queue.consume_queues import (
@@ -272,7 +273,7 @@ def test_nothing_is_tried_while_queues_must_not_be_written(queue: ConsumeQueue, 
 # ---- the extension
 
 
-class Extension:
+class Extension(ConsumeQueueExt):
     """Records what it was asked."""
 
     def __init__(self, address: int | None) -> None:
@@ -285,7 +286,7 @@ class Extension:
     def recover(self) -> None:
         self.asked.append(("recover", None))
 
-    def put(self, tags_code: int, store_timestamp: int, bit_map: bytes) -> int | None:
+    def put(self, tags_code: int, store_timestamp: int, bit_map: bytes = b"") -> int | None:
         self.asked.append(("put", (tags_code, store_timestamp, bit_map)))
         return self.address
 
