@@ -303,10 +303,10 @@ def unit_dtype(unit: Unit) -> np.dtype[np.void]:
     return _dtype(unit, 0)
 
 
-_V6_BITS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
+V6_BITS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
+"""Bits of a sys_flag that the width of a head depends on."""
 
-
-_HEAD_DTYPES: Final = {bits: _dtype(MESSAGE_HEAD, bits) for bits in (0, *MessageSysFlag(_V6_BITS), _V6_BITS)}
+_HEAD_DTYPES: Final = {bits: _dtype(MESSAGE_HEAD, bits) for bits in (0, *MessageSysFlag(V6_BITS), V6_BITS)}
 
 
 def head_dtype(sys_flag: int = 0) -> np.dtype[np.void]:
@@ -314,7 +314,7 @@ def head_dtype(sys_flag: int = 0) -> np.dtype[np.void]:
 
     * `sys_flag`: Only the two host bits matter: 88 bytes with neither, 100 with one of them, 112 with both.
     """
-    return _HEAD_DTYPES[int(sys_flag) & _V6_BITS]
+    return _HEAD_DTYPES[int(sys_flag) & V6_BITS]
 
 
 def head_size(sys_flag: int = 0) -> int:
@@ -322,8 +322,11 @@ def head_size(sys_flag: int = 0) -> int:
     return head_dtype(sys_flag).itemsize
 
 
+HEAD_SIZES: Final = np.array([head_size(bits) for bits in range(V6_BITS + 1)], np.int64)
+"""Sizes of heads by the host bits of their sys_flag."""
+
 MIN_HEAD_SIZE: Final = head_size()
-MAX_HEAD_SIZE: Final = head_size(_V6_BITS)
+MAX_HEAD_SIZE: Final = head_size(V6_BITS)
 MIN_RECORD_SIZE: Final = MIN_HEAD_SIZE + 1 + 2
 """Bytes of a V1 record with no body, topic or properties: the head and the two length fields."""
 

@@ -22,8 +22,8 @@ from store_core.format.columnar.chain import Chain, Place
 from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch
 from store_core.format.columnar.records import Records
 from store_core.format.columns import arrow_schema
+from store_core.format.layout import V6_BITS
 from store_core.format.segment_room import blank_head, fill_segments
-from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.new_directory import NewDirectory, places_beside
 from store_core.store.salvage_tiles import PropertyCrc, SalvageFormat
 from store_core.store.segment_salvage import SALVAGED_COLUMNS, Salvaged, property_crcs
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 
 _ROWS: Final = 1 << 14
-_V6_BITS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
 
 
 class NewLog:
@@ -115,7 +114,7 @@ def _encoded(records: Records, bounds: npt.NDArray[np.int64]) -> EncodedBatch:
     """Return records as a batch to complete; it needs no queues, since the records have their offsets."""
     rows = np.arange(len(records), dtype=np.int32)
     data = records.raw[bounds[0] : bounds[-1]].copy()
-    v6_bits = (records.heads.leading("sys_flag") & _V6_BITS).astype(np.uint8)
+    v6_bits = (records.heads.leading("sys_flag") & V6_BITS).astype(np.uint8)
     return EncodedBatch(data, bounds - bounds[0], (), rows, np.zeros(rows.size, np.bool_), v6_bits)
 
 

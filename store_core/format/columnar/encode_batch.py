@@ -33,7 +33,7 @@ from store_core.format.columnar.encode_columns import (
     number_queues,
 )
 from store_core.format.columnar.input_columns import UNKNOWN_HOST, MessageColumns
-from store_core.format.layout import field_position, head_dtype, head_size
+from store_core.format.layout import HEAD_SIZES, V6_BITS, field_position, head_dtype
 from store_core.format.properties import (
     CRC_RESERVED,
     INNER_MULTI_DISPATCH,
@@ -183,8 +183,6 @@ def _complete_crcs(batch: EncodedBatch, rows: slice) -> None:
 
 _BORN_V6: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
 _STORE_V6: Final = int(MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
-_V6_BITS: Final = _BORN_V6 | _STORE_V6
-_HEAD_SIZES: Final = np.array([head_size(bits) for bits in range(_V6_BITS + 1)], np.int64)
 _PROPERTIES_LENGTH_SIZE: Final = 2
 _BATCH_LIMIT: Final = 1 << 30
 """Bytes that one call encodes at most; Arrow's offsets would allow twice as much."""
@@ -262,7 +260,7 @@ class _BatchEncoder:
         store = self._host_column(self.columns.hosts("store_host", self.store_host))
         v6_bits = born.is_v6 * np.uint8(_BORN_V6) + store.is_v6 * np.uint8(_STORE_V6)
         sizes = self.body_lengths + item_lengths(topic_fields) + property_lengths
-        sizes += _HEAD_SIZES[v6_bits] + _PROPERTIES_LENGTH_SIZE
+        sizes += HEAD_SIZES[v6_bits] + _PROPERTIES_LENGTH_SIZE
         self._refuse_illegal(topics, sizes, property_lengths, v6_bits)
         values: dict[str, HeadValue] = {
             "total_size": sizes,
@@ -411,7 +409,7 @@ class _BatchEncoder:
         else:
             illegal |= sizes > limit
         if self.rules.features.stores_ipv6_hosts:
-            illegal |= (self.sys_flags & _V6_BITS & ~v6_bits.astype(np.int64)) != 0
+            illegal |= (self.sys_flags & V6_BITS & ~v6_bits.astype(np.int64)) != 0
         texts = topics.dictionary.to_pylist()
         is_long = np.array(
             [len(text.encode()) > topic_limit(message_version(text, self.rules)) for text in texts], bool

@@ -11,17 +11,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from store_core.format.layout import MESSAGE_HEAD, MIN_HEAD_SIZE, MagicCode, head_dtype, head_size, unit_dtype
+from store_core.format.layout import HEAD_SIZES, MESSAGE_HEAD, MIN_HEAD_SIZE, V6_BITS, MagicCode, head_dtype, unit_dtype
 from store_core.format.record.scan import ENTRY_DTYPE, ENTRY_HEAD_SIZE, ENTRY_MAGIC, entry_size
-from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-
-_V6_FLAGS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
-_WIDTHS: Final = np.zeros(_V6_FLAGS + 1, np.int64)
-_WIDTHS[:] = [head_size(bits) for bits in range(_V6_FLAGS + 1)]
 
 _PROPERTIES_LENGTH_SIZE: Final = 2
 _BYTE: Final = 256
@@ -66,9 +61,9 @@ class Heads:
         self._leading: dict[str, npt.NDArray[Any]] = {}
         self.widths: npt.NDArray[np.int64] | int = MIN_HEAD_SIZE
         self._groups: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.void]]] = []
-        flags = self.leading("sys_flag") & _V6_FLAGS
+        flags = self.leading("sys_flag") & V6_BITS
         if flags.any():
-            self.widths = _WIDTHS[flags]
+            self.widths = HEAD_SIZES[flags]
             inside = self.starts + self.widths <= self.raw.size  # others can't be sound
             for bits in np.unique(flags).tolist():
                 rows = np.flatnonzero((flags == bits) & inside)

@@ -23,6 +23,7 @@ from store_core.format.layout import (
     HOST_V6,
     MESSAGE_HEAD,
     MIN_HEAD_SIZE,
+    V6_BITS,
     MagicCode,
     field_position,
     head_dtype,
@@ -186,8 +187,6 @@ class Refusal:
 
 _BORN_V6: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
 _STORE_V6: Final = int(MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
-_V6_BITS: Final = _BORN_V6 | _STORE_V6
-_HEAD_SIZES: Final = {bits: head_size(bits) for bits in (0, _BORN_V6, _STORE_V6, _V6_BITS)}
 
 
 @lru_cache(maxsize=8)
@@ -347,7 +346,7 @@ class _Head:
         if len(self.topic) > limit:
             reason = f"a topic of {len(self.topic)} bytes, at most {limit} can be stored"
             return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
-        if _HEAD_SIZES[self.v6_bits] != self.head_size:
+        if head_size(self.v6_bits) != self.head_size:
             reason = f"sys_flag {self.sys_flag:#x} claims an IPv6 host, but the host is IPv4"
             return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
         return None
@@ -355,7 +354,7 @@ class _Head:
     @property
     def v6_bits(self) -> int:
         """Bits of the host widths in the record. Without IPv6 support both are IPv4, whatever bits the producer set."""
-        return self.sys_flag & _V6_BITS if self.rules.features.stores_ipv6_hosts else 0
+        return self.sys_flag & V6_BITS if self.rules.features.stores_ipv6_hosts else 0
 
     @property
     def head_size(self) -> int:

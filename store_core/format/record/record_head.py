@@ -11,7 +11,7 @@ import re
 import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
-from store_core.format.layout import field_position, head_dtype, head_size
+from store_core.format.layout import V6_BITS, field_position, head_dtype, head_size
 from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
@@ -81,8 +81,6 @@ _CODES: Final = {4: "i", 8: "q"}
 """Codes of `struct` by width; numpy's depend on the platform."""
 
 _BORN_HOST_V6: Final = int(MessageSysFlag.BORNHOST_V6_FLAG)
-_STORE_HOST_V6: Final = int(MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
-_V6_BITS: Final = _BORN_HOST_V6 | _STORE_HOST_V6
 
 
 class HeadReader(Protocol):
@@ -139,13 +137,13 @@ class HeadShape(NamedTuple):
 
 _SHAPES: Final = {
     bits: HeadShape(head_size(bits), head_reader("body_length", sys_flag=bits))
-    for bits in (0, _BORN_HOST_V6, _STORE_HOST_V6, _V6_BITS)
+    for bits in (0, *map(int, MessageSysFlag(V6_BITS)), V6_BITS)
 }
 
 
 def head_shape(sys_flag: int) -> HeadShape:
     """Return the shape of the head of a record with these flags."""
-    return _SHAPES[sys_flag & _V6_BITS]
+    return _SHAPES[sys_flag & V6_BITS]
 
 
 def store_timestamp(data: Buffer, position: int, *, has_ipv6: bool = True) -> int:

@@ -11,10 +11,9 @@ import numpy as np
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.columnar.lockstep import chain
-from store_core.format.layout import MAX_HEAD_SIZE, MagicCode
+from store_core.format.layout import MAX_HEAD_SIZE, V6_BITS, MagicCode
 from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag
 from store_core.format.segment_view import Piece, SegmentView
-from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck, RequestBatch
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.queue.dispatch.stored_batch import QueueNumbers, StoredBatch, StoredFile
@@ -38,8 +37,6 @@ _WINDOW: Final = 256 << 20
 
 _FEW_BYTES: Final = 4 << 10
 """Up to this many bytes are read record by record, which is quicker; a reader right after a writer has as few."""
-
-_V6_FLAGS: Final = int(MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG)
 
 
 class DispatchReader:
@@ -170,7 +167,7 @@ class DispatchReader:
         """Report which records `columnar.spans.measure` reads differently, or not at all."""
         doubtful = ~batch.spans.sound
         if not self._rules.features.stores_ipv6_hosts:
-            doubtful |= (batch.sys_flag & _V6_FLAGS) != 0
+            doubtful |= (batch.sys_flag & V6_BITS) != 0
         if not self._rules.features.has_message_version_2:
             doubtful |= batch.heads.leading("magic_code") != MagicCode.MESSAGE_V1
         return doubtful

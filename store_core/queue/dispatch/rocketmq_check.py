@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.format.java import INT_BITS, LONG_BITS, SHORT_BITS, parse_java_int, tags_code, wrap
-from store_core.format.layout import BLANK_SIZE, HOST_V4, HOST_V6, MagicCode, head_dtype, head_size
+from store_core.format.layout import BLANK_SIZE, HOST_V4, HOST_V6, V6_BITS, MagicCode, head_dtype, head_size
 from store_core.format.properties import (
     CRC_RESERVED,
     DELAY,
@@ -44,12 +44,11 @@ _DUP_INFO_PARTS: Final = 2
 _PROPERTIES_LENGTH_SIZE: Final = 2
 _ZERO_DIGIT: Final = ord("0")
 _SIZE_WIDTH: Final = head_dtype()["total_size"].itemsize
-_V6_FLAGS: Final = MessageSysFlag.BORNHOST_V6_FLAG | MessageSysFlag.STOREHOSTADDRESS_V6_FLAG
 
 
 _HEAD_NAMES: Final = head_dtype().names or ()
 _HEAD_READERS: Final = {
-    bits: head_reader(*_HEAD_NAMES, sys_flag=bits) for bits in (0, *(int(flag) for flag in _V6_FLAGS), int(_V6_FLAGS))
+    bits: head_reader(*_HEAD_NAMES, sys_flag=bits) for bits in (0, *map(int, MessageSysFlag(V6_BITS)), V6_BITS)
 }
 _SYS_FLAG_FIELD: Final = _HEAD_NAMES.index("sys_flag")
 _UNREADABLE: Final = MessageCheck(is_success=False, size=-1)
@@ -185,7 +184,7 @@ class _Parts:
     def _read_head(self) -> None:
         """Read the fixed fields; if the flags call for wider hosts, read the head again at that width."""
         values = self._unpack(0)
-        bits = int(values[_SYS_FLAG_FIELD] & _V6_FLAGS) if self.rules.features.stores_ipv6_hosts else 0
+        bits = int(values[_SYS_FLAG_FIELD]) & V6_BITS if self.rules.features.stores_ipv6_hosts else 0
         if bits:
             self.buffer.position = self.begin
             values = self._unpack(bits)
