@@ -56,9 +56,15 @@ class CqUnit(NamedTuple):
         return cls(queue_offset, *units[index].item())
 
 
-def units_of(view: memoryview) -> UnitArray:
+def units_of(view: memoryview, kind: np.dtype[np.void] = UNIT_DTYPE) -> UnitArray:
     """Return bytes as units, without copying; an incomplete unit at the end is left out."""
-    return np.frombuffer(view[: len(view) - len(view) % CQ_STORE_UNIT_SIZE], UNIT_DTYPE)
+    return np.frombuffer(view[: len(view) - len(view) % kind.itemsize], kind)
+
+
+def readable_units(file: MappedFile | None, kind: np.dtype[np.void] = UNIT_DTYPE) -> UnitArray:
+    """Return the units of a file up to its read position, as a view; empty without a file."""
+    view = file.select(0) if file is not None else None
+    return units_of(memoryview(b"") if view is None else view, kind)
 
 
 def coverage(physical_offset: int, size: int, features: ReleaseRules) -> int:
@@ -73,22 +79,35 @@ def coverage(physical_offset: int, size: int, features: ReleaseRules) -> int:
 
 
 def coverages(units: UnitArray, features: ReleaseRules) -> npt.NDArray[np.int64]:
-    """Compute `coverage` of many units."""
+    """Compute `coverage` of many units; those of batches cover the log to their record's start."""
     starts: npt.NDArray[np.int64] = units["physical_offset"].astype(np.int64)
-    return starts + units["store_size"].astype(np.int64) if features.covers_log_to_record_end else starts
+    if units.dtype == BATCH_UNIT_DTYPE or not features.covers_log_to_record_end:
+        return starts
+    return starts + units["store_size"].astype(np.int64)
+
+
+def are_valid(units: UnitArray) -> npt.NDArray[np.bool_]:
+    """Report which units a queue can hold: not those with a negative position, or a size of 0 or less.
+
+    Nor, in a queue of batches, with a negative index or without messages (RocketMQ: ``BatchConsumeQueue.recover``).
+    """
+    valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["store_size"] > 0)
+    if units.dtype == BATCH_UNIT_DTYPE:
+        valid &= (units["msg_base_offset"] >= 0) & (units["batch_size"] > 0)
+    return valid
 
 
 def count_valid(units: UnitArray) -> int:
-    """Count the units before the first that no queue can hold: one with a negative position, or a size of 0 or less.
+    """Count the units before the first that no queue can hold.
 
     The search starts with small pieces, because most queues end early and the rest of their file is a hole.
     """
     start, chunk = 0, _FIRST_CHUNK
     while start < len(units):
         part = units[start : start + chunk]
-        invalid = (part["physical_offset"] < 0) | (part["store_size"] <= 0)
-        if invalid.any():
-            return start + int(invalid.argmax())
+        valid = are_valid(part)
+        if not valid.all():
+            return start + int(valid.argmin())
         start += len(part)
         chunk = min(2 * chunk, _LAST_CHUNK)
     return len(units)
@@ -166,28 +185,6 @@ def uncovered_batches(units: BatchUnitArray, covered: int) -> BatchUnitArray:
     starts = units["physical_offset"].astype(np.int64)
     is_new = starts > np.maximum.accumulate(np.concatenate(([covered], starts)))[:-1]
     return units if is_new.all() else units[is_new]
-
-
-def readable_units(file: MappedFile | None) -> BatchUnitArray:
-    """Return the units of a file up to its read position, as a view; empty without a file."""
-    view = file.select(0) if file is not None else None
-    return batch_units_of(view) if view is not None else np.empty(0, BATCH_UNIT_DTYPE)
-
-
-def batch_units_of(view: memoryview) -> BatchUnitArray:
-    """Return bytes as units, without copying; an incomplete unit at the end is left out."""
-    return np.frombuffer(view[: len(view) - len(view) % BATCH_UNIT_SIZE], BATCH_UNIT_DTYPE)
-
-
-def are_valid(units: BatchUnitArray) -> npt.NDArray[np.bool_]:
-    """Report which units are valid (RocketMQ: ``BatchConsumeQueue.recover``)."""
-    valid: npt.NDArray[np.bool_] = (
-        (units["physical_offset"] >= 0)
-        & (units["store_size"] > 0)
-        & (units["msg_base_offset"] >= 0)
-        & (units["batch_size"] > 0)
-    )
-    return valid
 
 
 def count_true(flags: npt.NDArray[np.bool_]) -> int:

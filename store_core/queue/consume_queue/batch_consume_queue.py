@@ -4,18 +4,18 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.queue.consume_queue import queue_search
 from store_core.queue.consume_queue.consume_queue import QueueServices, delete_expired_files
 from store_core.queue.consume_queue.queue_search import BoundaryType
 from store_core.queue.consume_queue_unit import (
+    BATCH_UNIT_DTYPE,
     BATCH_UNIT_SIZE,
     BatchCqUnit,
-    are_valid,
     batch_units,
-    batch_units_of,
     count_true,
     readable_units,
     uncovered_batches,
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from store_core.files.mapped_file import MappedFile
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.queue.consume_queue_unit import BatchUnitArray
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
@@ -87,7 +86,7 @@ class BatchConsumeQueue:
         without files is unchanged.
         """
         self._is_recovering = True
-        found = found_end(self.mapped_file_queue, clear_tail=False)
+        found = queue_search.recover(self.mapped_file_queue, BATCH_UNIT_DTYPE, self.rules.features)
         if found is None:
             return ()
         if found.max_physical_offset is not None:
@@ -103,7 +102,7 @@ class BatchConsumeQueue:
         first = self.mapped_file_queue.first_mapped_file
         if first is None:
             self.max_offset_in_queue = 0
-        units = readable_units(first)
+        units = readable_units(first, BATCH_UNIT_DTYPE)
         self.min_logic_offset = first.file_from_offset if first is not None else -1
         self.min_offset_in_queue = int(units["msg_base_offset"][0]) if len(units) else -1
 
@@ -115,7 +114,7 @@ class BatchConsumeQueue:
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """Move `min_offset_in_queue` past the leading units of the first file that point below the log's start."""
         self._find_min()
-        units = readable_units(self.mapped_file_queue.first_mapped_file)
+        units = readable_units(self.mapped_file_queue.first_mapped_file, BATCH_UNIT_DTYPE)
         gone = count_true(units["physical_offset"] < min_physical_offset)
         if gone:
             unit = BatchCqUnit.of(units, gone - 1)
@@ -222,7 +221,7 @@ class BatchConsumeQueue:
     def last_unit(self) -> BatchCqUnit | None:
         """The newest unit, from the last file or the one before; None if there is none."""
         for file in reversed(self.mapped_file_queue.mapped_files[-2:]):
-            units = readable_units(file)
+            units = readable_units(file, BATCH_UNIT_DTYPE)
             if len(units):
                 return BatchCqUnit.of(units, len(units) - 1)
         return None
@@ -252,12 +251,13 @@ class BatchConsumeQueue:
     def truncate_dirty_logic_files(self, physical_offset: int) -> tuple[str, ...]:
         """Drop the units that point at or after the log's new end; return what was dropped.
 
-        See `end_before`. `max_physical_offset` becomes that of
-        the last unit; for an empty queue one less than `physical_offset`.
+        See `queue_search.truncate`. `max_physical_offset` becomes that of the last unit; for an empty queue one less
+        than `physical_offset`.
         """
         queue = self.mapped_file_queue
         self.max_physical_offset = physical_offset - 1
-        found = end_before(queue, physical_offset, clear_tail=self._services.writable)
+        features, clear_tail = self.rules.features, self._services.writable
+        found = queue_search.truncate(queue, BATCH_UNIT_DTYPE, physical_offset, features, clear_tail=clear_tail)
         if found.max_physical_offset is not None:
             self.max_physical_offset = found.max_physical_offset
         queue.flushed_where = min(queue.flushed_where, queue.max_offset)
@@ -296,84 +296,13 @@ class BatchConsumeQueue:
         self.mapped_file_queue.close()
 
 
-_FILES_LOOKED_AT: Final = 3
-
-
-class BatchQueueEnd(NamedTuple):
-    """The end of a queue as found from its units."""
-
-    max_physical_offset: int | None  # where the last unit's record starts; None without a unit
-    notes: tuple[str, ...] = ()  # what was dropped
-
-
-def found_end(queue: MappedFileQueue, *, clear_tail: bool) -> BatchQueueEnd | None:
-    """End a queue before the first invalid unit in its last three files, and delete the files after it.
-
-    (RocketMQ: ``BatchConsumeQueue.recover``.)
-
-    Returns: None without files.
-
-    Raises `OSError`: As raised by the system.
-    """
-    files = queue.mapped_files[-_FILES_LOOKED_AT:]
-    if not files:
-        return None
-    end, start_of_last = files[0].file_from_offset, None
-    notes: tuple[str, ...] = ()
-    for file in files:
-        units = readable_units(file)
-        count = count_true(are_valid(units))
-        end = file.file_from_offset + count * BATCH_UNIT_SIZE
-        if count:
-            start_of_last = int(units["physical_offset"][count - 1])
-        if count < len(units):
-            notes = _dropped(units, count, file, queue)
-            break
-    queue.flushed_where = queue.committed_where = end
-    queue.truncate_dirty_files(end, clear_tail=clear_tail)
-    return BatchQueueEnd(start_of_last, notes)
-
-
-def _dropped(units: BatchUnitArray, count: int, file: MappedFile, queue: MappedFileQueue) -> tuple[str, ...]:
-    """Return a note on what a recovery drops; empty if only zeros follow."""
-    behind = sum(1 for other in queue.mapped_files if other.file_from_offset > file.file_from_offset)
-    if not behind and not any(units[count].tobytes()):
-        return ()
-    unit = BatchCqUnit.of(units, count)
-    found = f"a unit has position {unit.physical_offset} and size {unit.store_size}"
-    return (f"{file.path}: the queue ends at {count * BATCH_UNIT_SIZE}, where {found}; {behind} later files dropped",)
-
-
-def end_before(queue: MappedFileQueue, physical_offset: int, *, clear_tail: bool) -> BatchQueueEnd:
-    """End a queue before the first unit that points at or after `physical_offset`.
-
-    Works backwards from the last file: a file whose first unit does so is deleted; the first file that stays ends at
-    the first other unit that does, or that is invalid. Its own first unit is not checked for validity. (RocketMQ:
-    ``BatchConsumeQueue.truncateDirtyLogicFiles``, which never returns if files hold a single unit.)
-    """
-    notes: list[str] = []
-    while (file := queue.last_mapped_file) is not None:
-        units = batch_units_of(file.segment.view(0, file.file_size))
-        if int(units["physical_offset"][0]) < physical_offset:
-            others = units[1:]
-            kept = 1 + count_true(are_valid(others) & (others["physical_offset"] < physical_offset))
-            position, end = file.wrote_position, kept * BATCH_UNIT_SIZE
-            file.set_position(end, clear_tail=clear_tail)
-            if end < position:
-                notes.append(f"{file.path}: cut from {position} to {end} bytes, the log ends at {physical_offset}")
-            return BatchQueueEnd(int(units["physical_offset"][kept - 1]), tuple(notes))
-        queue.delete_last_mapped_file()
-        notes.append(f"{file.path}: dropped, its units point at or after {physical_offset}, where the log ends")
-    return BatchQueueEnd(None, tuple(notes))
-
-
 def units_from(queue: MappedFileQueue, queue_offset: int) -> BatchUnitArray | None:
     """Return the units from the one that holds an index to the end of its file; None if there is none.
 
     The file is the last one that begins at or before the index.
     """
     for file in reversed(queue.mapped_files):
-        units = readable_units(file)
+        units = readable_units(file, BATCH_UNIT_DTYPE)
         if len(units) and int(units["msg_base_offset"][0]) <= queue_offset:
             index = _floor(units, queue_offset)
             return units[index:] if index is not None else None
@@ -417,14 +346,14 @@ def units_of_time(queue: MappedFileQueue, timestamp: int, boundary: BoundaryType
 
 def _units_for_time(queue: MappedFileQueue, timestamp: int) -> BatchUnitArray:
     """Choose a file: the last if it begins in time, else the one that begins last of those that do, else the first."""
-    last = readable_units(queue.last_mapped_file)
+    last = readable_units(queue.last_mapped_file, BATCH_UNIT_DTYPE)
     if len(last) and int(last["store_timestamp"][0]) <= timestamp:
         return last
-    filled = [units for file in queue.mapped_files if len(units := readable_units(file))]
+    filled = [units for file in queue.mapped_files if len(units := readable_units(file, BATCH_UNIT_DTYPE))]
     begun = [units for units in filled if int(units["store_timestamp"][0]) <= timestamp]
     # Of files that begin at the same time, the later one: `max` returns the first.
     best = max(reversed(begun), key=lambda units: int(units["store_timestamp"][0]), default=None)
-    return best if best is not None else readable_units(queue.first_mapped_file)
+    return best if best is not None else readable_units(queue.first_mapped_file, BATCH_UNIT_DTYPE)
 
 
 def _at_time(units: BatchUnitArray, timestamp: int, *, is_lower: bool) -> int | None:

@@ -247,7 +247,7 @@ class ConsumeQueue:
         """
         self._is_recovering = True
         queue = self.mapped_file_queue
-        found = bounds.recover(queue, self.rules.features, clear_tail=False)
+        found = bounds.recover(queue, UNIT_DTYPE, self.rules.features)
         if found is None:
             return ()
         if found.max_physical_offset is not None:
@@ -547,7 +547,7 @@ class ConsumeQueue:
         """
         queue, features = self.mapped_file_queue, self.rules.features
         self.max_physical_offset = physical_offset if features.covers_log_to_record_end else physical_offset - 1
-        found = bounds.truncate(queue, physical_offset, features, clear_tail=self.mapped_file_queue.writable)
+        found = bounds.truncate(queue, UNIT_DTYPE, physical_offset, features, clear_tail=queue.writable)
         if found.max_physical_offset is not None:
             self.max_physical_offset = found.max_physical_offset
         elif self.ext is not None:

@@ -26,7 +26,13 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, count_valid, coverages, units_of
+from store_core.queue.consume_queue_unit import (
+    CQ_STORE_UNIT_SIZE,
+    count_valid,
+    coverages,
+    readable_units,
+    units_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,7 +53,8 @@ class QueueEnd(NamedTuple):
     """The end of a queue as found from its units."""
 
     max_physical_offset: int | None
-    """How far the last unit covers the log: to its record's end, in release 4.3 the start; None without a unit."""
+    """How far the last unit covers the log: to its record's end, in release 4.3 and of a batch the start; None without
+    a unit."""
     ext_address: int  # the last tags code that is an address in the extension; 1 if there is none
     notes: tuple[str, ...]  # what was dropped
 
@@ -59,10 +66,11 @@ class FirstLive(NamedTuple):
     tags_code: int
 
 
-def recover(queue: MappedFileQueue, features: ReleaseRules, *, clear_tail: bool) -> QueueEnd | None:
+def recover(queue: MappedFileQueue, kind: np.dtype[np.void], features: ReleaseRules) -> QueueEnd | None:
     """End a queue before the first invalid unit in its last three files, and delete the files after it.
 
-    Damage in older files goes unnoticed, and so does a missing file (RocketMQ: ``ConsumeQueue.recover``).
+    Damage in older files goes unnoticed, and so does a missing file (RocketMQ: ``ConsumeQueue.recover``,
+    ``BatchConsumeQueue.recover``). `kind` is `UNIT_DTYPE` or `BATCH_UNIT_DTYPE`.
 
     Returns: None without files.
 
@@ -71,45 +79,48 @@ def recover(queue: MappedFileQueue, features: ReleaseRules, *, clear_tail: bool)
     files = queue.mapped_files[-_FILES_LOOKED_AT:]
     if not files:
         return None
-    end, covered, address = files[0].file_from_offset, None, _NO_EXT_ADDRESS
-    notes: tuple[str, ...] = ()
+    end, found = files[0].file_from_offset, QueueEnd(None, _NO_EXT_ADDRESS, ())
     for file in files:
-        units = _units(file)
+        units = readable_units(file, kind)
         count = count_valid(units)
-        end = file.file_from_offset + count * CQ_STORE_UNIT_SIZE
-        covered, address = _last(units[:count], features, covered, address)
+        end = file.file_from_offset + count * kind.itemsize
+        found = _last(units[:count], features, found)
         if count < len(units):
-            notes = _notes(units, count, file, queue)
+            found = found._replace(notes=_notes(units, count, file, queue))
             break
     queue.flushed_where = queue.committed_where = end
-    queue.truncate_dirty_files(end, clear_tail=clear_tail)
-    return QueueEnd(covered, address, notes)
+    queue.truncate_dirty_files(end, clear_tail=False)
+    return found
 
 
-def _units(file: MappedFile) -> UnitArray:
-    view = file.select(0)
-    return units_of(view if view is not None else memoryview(b""))
-
-
-def _last(units: UnitArray, features: ReleaseRules, covered: int | None, address: int) -> tuple[int | None, int]:
-    """Return how far the last of some units covers the log, and the last address among their tags codes."""
+def _last(units: UnitArray, features: ReleaseRules, before: QueueEnd) -> QueueEnd:
+    """Return the end of a queue that these units continue."""
     if not len(units):
-        return covered, address
+        return before
     tags_codes = units["tags_code"]
     addresses = np.flatnonzero(tags_codes <= LAST_EXT_ADDRESS)
-    return int(coverages(units[-1:], features)[0]), int(tags_codes[addresses[-1]]) if len(addresses) else address
+    address = int(tags_codes[addresses[-1]]) if len(addresses) else before.ext_address
+    return before._replace(max_physical_offset=int(coverages(units[-1:], features)[0]), ext_address=address)
 
 
 def _notes(units: UnitArray, count: int, file: MappedFile, queue: MappedFileQueue) -> tuple[str, ...]:
-    physical_offset, size, tags_code = units[count].item()
+    """Return a note on what a recovery drops; none if only zeros follow."""
     behind = sum(1 for other in queue.mapped_files if other.file_from_offset > file.file_from_offset)
-    if not (behind or physical_offset or size or tags_code):
+    if not behind and not any(units[count].tobytes()):
         return ()
-    place = f"{file.path}: the queue ends at byte {count * CQ_STORE_UNIT_SIZE}"
+    physical_offset, size = units[count].item()[:2]
+    place = f"{file.path}: the queue ends at byte {count * units.itemsize}"
     return (f"{place}, where a unit has position {physical_offset} and size {size}; {behind} later files dropped",)
 
 
-def truncate(queue: MappedFileQueue, physical_offset: int, features: ReleaseRules, *, clear_tail: bool) -> QueueEnd:
+def truncate(
+    queue: MappedFileQueue,
+    kind: np.dtype[np.void],
+    physical_offset: int,
+    features: ReleaseRules,
+    *,
+    clear_tail: bool,
+) -> QueueEnd:
     """End a queue before the first unit that points at or after `physical_offset` (``truncateDirtyLogicFiles``).
 
     Works backwards from the last file: a file whose first unit does so is deleted; the first file that stays ends at
@@ -119,23 +130,25 @@ def truncate(queue: MappedFileQueue, physical_offset: int, features: ReleaseRule
     Returns: `max_physical_offset` is None if no file is left.
     """
     notes: list[str] = []
+    found = QueueEnd(None, _NO_EXT_ADDRESS, ())
     while (file := queue.last_mapped_file) is not None:
-        units = units_of(file.segment.view(0, file.file_size))
+        units = units_of(file.segment.view(0, file.file_size), kind)
         if int(units["physical_offset"][0]) < physical_offset:
             position = file.wrote_position
             kept = 1 + count_valid(units[1:])
             beyond = np.flatnonzero(units["physical_offset"][1:kept] >= physical_offset)
             kept = int(beyond[0]) + 1 if len(beyond) else kept
-            end = kept * CQ_STORE_UNIT_SIZE
+            end = kept * kind.itemsize
             file.set_position(end, clear_tail=clear_tail)
             if end < position:
                 notes.append(
                     f"{file.path}: cut from {position} to {end} bytes, where the log ends at {physical_offset}"
                 )
-            return QueueEnd(*_last(units[:kept], features, None, _NO_EXT_ADDRESS), tuple(notes))
+            found = _last(units[:kept], features, found)
+            break
         queue.delete_last_mapped_file()
         notes.append(f"{file.path}: dropped, all its units point at or after {physical_offset}, where the log ends")
-    return QueueEnd(None, _NO_EXT_ADDRESS, tuple(notes))
+    return found._replace(notes=tuple(notes))
 
 
 def first_live(
@@ -162,7 +175,7 @@ def first_live(
     if file is None or last is None:
         return None
     if not features.halves_queue_for_min_offset:
-        return _first_hit(_units(file), file.file_from_offset, min_physical_offset)
+        return _first_hit(readable_units(file), file.file_from_offset, min_physical_offset)
     if min_logic_offset >= queue.max_offset:
         return None
     newest = last.select(last.read_position - CQ_STORE_UNIT_SIZE, CQ_STORE_UNIT_SIZE)

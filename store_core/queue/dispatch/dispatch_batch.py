@@ -209,7 +209,7 @@ class DispatchBatch(ABC):
     @property
     @abstractmethod
     def queues(self) -> tuple[tuple[str, int], ...]:
-        """Topic and id of the queues that occur, each once, in order of first occurrence."""
+        """Topic and id of the queues that occur, each once."""
 
     @property
     @abstractmethod

@@ -313,14 +313,11 @@ class QueueWriter(ABC):
         # As bytes, because joining structured arrays would change the order of the bytes in their fields.
         units = np.concatenate([units.view(np.uint8) for _, units in self._kept]).view(self.DTYPE)
         last_files = max(int(indexes[-1]) // self._per_file - _FILES_RECOVERED + 1, 0) * self._per_file
-        invalid = np.flatnonzero(~self._valid(units) & (indexes >= last_files))
+        invalid = np.flatnonzero(~are_valid(units) & (indexes >= last_files))
         end = int(invalid[0]) if len(invalid) else len(units)
         found = self._compared(indexes[:end], units[:end])
         is_live = found.units["physical_offset"] >= min_offset
         return found if is_live.all() else found.chosen(is_live)
-
-    @abstractmethod
-    def _valid(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]: ...
 
     @abstractmethod
     def _compared(self, indexes: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> Side: ...
@@ -442,10 +439,6 @@ class SimpleQueueWriter(QueueWriter):
         missing = (0, ()) if filler is None else (filler.count, tuple(filler.first))
         return self._gaps.count, tuple(self._gaps.first), *missing
 
-    def _valid(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        valid: npt.NDArray[np.bool_] = (units["physical_offset"] >= 0) & (units["store_size"] > 0)
-        return valid
-
     def _compared(self, indexes: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> Side:
         return Side(indexes, plain_columns(units))
 
@@ -477,9 +470,6 @@ class _BatchQueueWriter(QueueWriter):
             self.min_offset = int(own["msg_base_offset"][0])
         self.max_offset = last.queue_offset + last.batch_size
         self.covered = last.physical_offset
-
-    def _valid(self, units: npt.NDArray[np.void]) -> npt.NDArray[np.bool_]:
-        return are_valid(units)
 
     def _compared(self, indexes: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> Side:  # noqa: ARG002
         compared = plain_columns(units)

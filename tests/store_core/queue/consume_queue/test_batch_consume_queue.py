@@ -243,7 +243,7 @@ def test_what_was_dropped_is_told(maker: _Maker) -> None:
 
     (note,) = queue.recover()
 
-    assert "ends at 46, where a unit has position 1500 and size -7; 1 later files dropped" in note
+    assert "ends at byte 46, where a unit has position 1500 and size -7; 1 later files dropped" in note
 
 
 def test_damage_before_the_last_three_files_is_not_seen(maker: _Maker) -> None:
