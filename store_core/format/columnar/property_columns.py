@@ -25,7 +25,6 @@ from store_core.format.columnar.arrow_slices import (
     take_alternate,
     take_rows,
     take_slices,
-    true_positions,
 )
 from store_core.format.columnar.property_spans import PropertyLayout
 from store_core.format.columns import MAP_TYPE, STRINGS_TYPE
@@ -297,7 +296,7 @@ def _separators(
 
     Rows that do not end with one (written by RocketMQ 4.9.1 to 5.1) get one after their last byte.
     """
-    marks = true_positions(data <= _VALUE_END)
+    marks = np.flatnonzero(data <= _VALUE_END)
     first = _first_marks(marks, offsets)
     filled = offsets[1:] > offsets[:-1]
     unended = filled & (data.take(offsets[1:] - 1, mode="clip") != _VALUE_END) if data.size else filled

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.format.columnar.arrow_slices import binary_parts, take_slices, true_positions
+from store_core.format.columnar.arrow_slices import binary_parts, take_slices
 from store_core.format.columnar.spans import gather
 from store_core.format.properties import NAME_VALUE_SEPARATOR, PROPERTY_SEPARATOR, PropertyParser
 
@@ -226,7 +226,7 @@ class _Items:
         offsets, data, _ = binary_parts(take_slices(found.raw, found.starts[rows], found.stops[rows]))
         self._offsets = offsets.astype(np.int64)
         self._data = np.concatenate([data[: offsets[-1]], np.zeros(2 * _WORD, np.uint8)])
-        marks = true_positions(self._data[: offsets[-1]] == _VALUE_END)
+        marks = np.flatnonzero(self._data[: offsets[-1]] == _VALUE_END)
         first = np.searchsorted(marks, self._offsets)
         owners = np.repeat(np.arange(rows.size), np.diff(first))
         following = np.append(marks, offsets[-1])

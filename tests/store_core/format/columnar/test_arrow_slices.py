@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Pieces of a buffer read as words, and positions of a mask found by bits."""
+"""Pieces of a buffer read as words."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.columnar.arrow_slices import WORD_SIZE, kept_bytes, piece_words, rows_with_byte, true_positions
+from store_core.format.columnar.arrow_slices import WORD_SIZE, kept_bytes, piece_words, rows_with_byte
 
 pieces = st.lists(
     st.binary(max_size=30) | st.sampled_from([b"\x1f", b"\x21\x20", b"\xa0", b"\0 \0", b" " * 9]), max_size=12
@@ -48,21 +48,3 @@ def test_the_last_bytes_of_a_word_are_kept(left: int) -> None:
     kept = int(kept_bytes(left)).to_bytes(WORD_SIZE, "little")
 
     assert b"\0" * (WORD_SIZE - left) + b"\xff" * left == kept
-
-
-@given(st.lists(st.booleans(), max_size=100))
-def test_positions_are_those_of_numpy(items: list[bool]) -> None:
-    mask = np.array(items, np.bool_)
-
-    assert np.flatnonzero(mask).tolist() == true_positions(mask).tolist()
-
-
-@pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 1.0])
-def test_positions_of_a_long_mask_are_those_of_numpy(share: float) -> None:
-    mask = np.random.default_rng(1).random(100_003) < share
-
-    assert np.array_equal(np.flatnonzero(mask), true_positions(mask))
-
-
-def test_positions_are_of_numpys_type() -> None:
-    assert true_positions(np.zeros(0, np.bool_)).dtype == np.int64
