@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from store_core.format.columnar.spans import gather
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -150,80 +150,6 @@ def is_ascii(array: pa.BinaryArray) -> bool:
 def as_checked_text(array: pa.BinaryArray) -> pa.StringArray:
     """Return bytes that are known to be UTF-8 as text, unchecked."""
     return pa.Array.from_buffers(pa.string(), len(array), array.buffers(), array.null_count, array.offset)
-
-
-WORD_SIZE: Final = 8
-_WORD: Final = np.dtype(f"V{WORD_SIZE}")
-_ONES: Final = np.uint64(0x0101010101010101)
-_HIGH_BITS: Final = np.uint64(0x8080808080808080)
-_SHORT: Final = 64
-"""Bytes of a piece up to which a table of pieces stays in the cache."""
-
-_KEPT: Final = np.array([(1 << 64) - (1 << 8 * (WORD_SIZE - left)) for left in range(WORD_SIZE + 1)], np.uint64)
-"""Masks, by the number of bytes left in a piece, that keep the piece's part of a word ending there."""
-
-
-def kept_bytes(left: int) -> np.uint64:
-    """Return the mask that keeps the last bytes of a word, 0 to 8 of them."""
-    mask: np.uint64 = _KEPT[left]
-    return mask
-
-
-def words_before(
-    data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], left: npt.NDArray[np.int64]
-) -> npt.NDArray[np.uint64]:
-    """Read the eight bytes before each stop, the first one lowest.
-
-    * `data`: uint8, shape (m,), contiguous.
-    * `stops`: int64, shape (n,).
-    * `left`: int64, shape (n,): how many of the bytes belong to the piece; the others are read as zeros.
-    """
-    words: npt.NDArray[np.uint64] = gather(data, np.maximum(stops - WORD_SIZE, 0), _WORD).view("<u8")
-    if left.size and int(left.min()) < WORD_SIZE:
-        words &= _KEPT.take(left, mode="clip")
-    return words
-
-
-def piece_words(
-    data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
-) -> Iterator[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]]:
-    """Yield the words of many pieces, last words first; the first words are padded with leading zeros.
-
-    * `data`: uint8, shape (m,), contiguous.
-    * `stops`, `lengths`: int64, shape (n,): ends and lengths of the pieces. The word that a piece begins in must be
-      inside `data`.
-
-    Yields: How many bytes follow the word, the rows that reach so far, and their words, uint64, which may be written
-    to.
-    """
-    for passed in range(0, int(lengths.max(initial=0)), WORD_SIZE):
-        left = lengths - passed
-        rows: npt.NDArray[np.int64] | slice = slice(None)
-        if int(left.min()) <= 0:
-            rows = np.flatnonzero(left > 0)
-            left = left[rows]
-        yield passed, rows, words_before(data, stops[rows] - passed, left)
-
-
-def rows_with_byte(
-    data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], byte: int
-) -> npt.NDArray[np.int64]:
-    """Return the rows of pieces that contain a byte, which must not be 0; parameters as in `piece_words`.
-
-    A word xor eight copies of the byte is zero where they are equal; subtracting 1 from each byte then borrows there.
-    Short pieces of equal length are compared as rows of a table.
-    """
-    size = int(lengths[0]) if lengths.size else 0
-    if 0 < size <= _SHORT and (lengths == size).all():
-        is_equal = gather(data, stops - size, np.dtype(f"V{size}")).view(np.uint8).reshape(-1, size) == byte
-        return np.flatnonzero(is_equal.any(axis=1)) if is_equal.any() else np.empty(0, np.int64)
-    found = np.zeros(lengths.size, np.uint64)
-    for _, rows, words in piece_words(data, stops, lengths):
-        words ^= _ONES * np.uint64(byte)  # noqa: PLW2901 -- the words may be overwritten
-        borrowed = words - _ONES
-        borrowed &= ~words
-        found[rows] |= borrowed
-    return np.flatnonzero(found & _HIGH_BITS)
 
 
 _PROPERTIES: Final = "properties"

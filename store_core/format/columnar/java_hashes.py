@@ -8,11 +8,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.format.columnar.arrow_slices import (
-    WORD_SIZE,
     as_text,
     binary_parts,
-    kept_bytes,
-    piece_words,
     take_slices,
 )
 from store_core.format.columnar.spans import gather
@@ -20,11 +17,17 @@ from store_core.format.java import hash_code
 from store_core.format.properties import decode_text
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     import numpy.typing as npt
     import pyarrow as pa
 
 
 _WORD: Final = 1 << 32
+_SIZE: Final = 8
+_KEPT: Final = np.array([(1 << 64) - (1 << 8 * (_SIZE - left)) for left in range(_SIZE + 1)], np.uint64)
+"""Masks, by the number of bytes left in a piece, that keep the piece's part of eight bytes that end there."""
+
 _BASE: Final = 31
 _BASE_1, _BASE_2, _BASE_4 = (np.uint64(_BASE**count) for count in (1, 2, 4))
 _BYTES: Final = np.uint64(0x00FF00FF00FF00FF)
@@ -94,10 +97,10 @@ def hashed_slices(
 ) -> SliceHashes:
     """Hash many pieces, for strings that end with them; parameters as of `hash_slices`."""
     lengths = stops - starts
-    words = -(-lengths // WORD_SIZE)
-    if lengths.size and int((stops - words * WORD_SIZE).min()) < 0:
-        data = np.concatenate([np.zeros(WORD_SIZE, np.uint8), data])
-        starts, stops = starts + WORD_SIZE, stops + WORD_SIZE
+    words = -(-lengths // _SIZE)
+    if lengths.size and int((stops - words * _SIZE).min()) < 0:
+        data = np.concatenate([np.zeros(_SIZE, np.uint8), data])
+        starts, stops = starts + _SIZE, stops + _SIZE
     hashes, wide = _fold_words(data, stops, lengths)
     if wide.size:
         hashes[wide], lengths[wide] = _wide_hashes(data, starts[wide], stops[wide])
@@ -110,6 +113,25 @@ def positive_hashes(hash_codes: npt.NDArray[np.int32]) -> npt.NDArray[np.int32]:
     return np.maximum(hashes, 0, out=hashes)
 
 
+def _piece_words(
+    data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
+) -> Iterator[tuple[int, npt.NDArray[np.int64] | slice, npt.NDArray[np.uint64]]]:
+    """Yield eight bytes of each piece, the first one lowest: the last ones of all pieces first.
+
+    Yields: How many bytes follow them, the rows that reach so far, and their words; bytes before a piece are zeros.
+    """
+    for passed in range(0, int(lengths.max(initial=0)), _SIZE):
+        left = lengths - passed
+        rows: npt.NDArray[np.int64] | slice = slice(None)
+        if int(left.min()) <= 0:
+            rows = np.flatnonzero(left > 0)
+            left = left[rows]
+        words = gather(data, np.maximum(stops[rows] - passed - _SIZE, 0), np.dtype(f"V{_SIZE}")).view("<u8")
+        if int(left.min()) < _SIZE:
+            words &= _KEPT.take(left, mode="clip")
+        yield passed, rows, words
+
+
 def _fold_words(
     data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
@@ -118,7 +140,7 @@ def _fold_words(
     if 0 < size <= _LONGEST_ALIKE and (lengths == size).all():
         return _fold_alike(data, stops, size)
     hashes, high = np.zeros(lengths.size, np.uint32), np.zeros(lengths.size, np.uint64)
-    for passed, rows, words in piece_words(data, stops, lengths):
+    for passed, rows, words in _piece_words(data, stops, lengths):
         high[rows] |= words
         hashes[rows] += _fold(words) * np.uint32(pow(_BASE, passed, _WORD))
     return hashes, np.flatnonzero(high & _HIGH_BITS)
@@ -128,13 +150,13 @@ def _fold_alike(
     data: npt.NDArray[np.uint8], stops: npt.NDArray[np.int64], size: int
 ) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.int64]]:
     """Do the same for pieces of equal length, all words of a piece at once."""
-    count = -(-size // WORD_SIZE)
-    words = gather(data, stops - count * WORD_SIZE, np.dtype(f"V{count * WORD_SIZE}")).view("<u8").reshape(-1, count)
-    words[:, 0] &= kept_bytes(size - (count - 1) * WORD_SIZE)
+    count = -(-size // _SIZE)
+    words = gather(data, stops - count * _SIZE, np.dtype(f"V{count * _SIZE}")).view("<u8").reshape(-1, count)
+    words[:, 0] &= _KEPT[size - (count - 1) * _SIZE]
     folded = _fold(words)
     hashes = folded[:, 0].copy()
     for number in range(1, count):
-        hashes *= np.uint32(pow(_BASE, WORD_SIZE, _WORD))
+        hashes *= np.uint32(pow(_BASE, _SIZE, _WORD))
         hashes += folded[:, number]
     high = words & _HIGH_BITS
     return hashes, np.flatnonzero(high.any(axis=1)) if high.any() else np.empty(0, np.int64)

@@ -14,7 +14,6 @@ from store_core.errors import CorruptRecordError
 from store_core.format.columnar.arrow_slices import (
     as_text,
     binary_parts,
-    rows_with_byte,
     take_slices,
 )
 from store_core.format.columnar.encode_columns import number_queues
@@ -28,7 +27,6 @@ from store_core.format.properties import (
     INNER_BASE,
     INNER_MULTI_DISPATCH,
     INNER_NUM,
-    KEY_SEPARATOR,
     KEYS,
     TAGS,
     UNIQ_KEY,
@@ -56,7 +54,6 @@ if TYPE_CHECKING:
 
 
 _NAMES: Final = (TAGS, KEYS, UNIQ_KEY, DELAY, INNER_NUM, INNER_BASE, INNER_MULTI_DISPATCH)
-_BLANK: Final = ord(KEY_SEPARATOR)
 _HASH_FACTOR: Final = np.int32(31)
 """Of Java's ``String.hashCode``."""
 
@@ -153,10 +150,7 @@ class StoredProperties:
         self, keys: PropertySpans, rows: npt.NDArray[np.int64], before: npt.NDArray[np.int32]
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """Split KEYS of some rows at blanks; return the row and the hash of each key."""
-        raw, starts, stops = self._raw, keys.starts.take(rows), keys.stops.take(rows)
-        if not rows_with_byte(raw, stops, stops - starts, _BLANK).size:
-            return rows, hash_slices(raw, starts, stops, before.take(rows))
-        packed = take_slices(raw, starts, stops)
+        packed = take_slices(self._raw, keys.starts.take(rows), keys.stops.take(rows))
         lists = split_key_column(pa.Array.from_buffers(pa.string(), len(packed), packed.buffers()))
         bounds = np.frombuffer(lists.buffers()[1], np.int32)[: rows.size + 1]
         offsets, data, _ = binary_parts(lists.values)
