@@ -84,31 +84,17 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGM
     whatever follows, and truncates the rest.
     """
     chain = Chain(segment, begin=after).followed_sound()
-    rest = _Rest(chain)
-    torn = _torn_tail(segment, deque([*chain.kept, *rest.parts], _STRETCHES)) if verify_crc else None
-    is_unfinished = rest.is_unfinished and torn is None
-    return LogEnd(
-        *(torn or (rest.stop, rest.reason)), rest.stale, is_unfinished, rest.covered if torn is None else -1, chain
-    )
-
-
-class _Rest:
-    """What follows a chain in the last segment, which is usually nothing.
-
-    * `parts`: The last stretches, without the damage at the segment's end.
-    * `stop`, `reason`, `stale`, `is_unfinished`, `covered`: As in `Salvage`.
-    """
-
-    def __init__(self, chain: Chain) -> None:
-        salvage = Salvage(chain.segment, only_newer=True, is_growing=True)
-        self.parts: deque[Run | Damage] = deque(maxlen=_STRETCHES)
-        for part in salvage.parts(chain.place):
-            if isinstance(part, Window):
-                self.parts.append(Run(part.starts, part.stop))
-            elif part.is_followed:
-                self.parts.append(part)
-        self.stop, self.reason, self.stale = salvage.stop, salvage.reason, salvage.stale
-        self.is_unfinished, self.covered = salvage.is_unfinished, salvage.covered
+    salvage = Salvage(segment, only_newer=True, is_growing=True)
+    tail: deque[Run | Damage] = deque(chain.kept, _STRETCHES)
+    for part in salvage.parts(chain.place):
+        if isinstance(part, Window):
+            tail.append(Run(part.starts, part.stop))
+        elif part.is_followed:
+            tail.append(part)
+    torn = _torn_tail(segment, tail) if verify_crc else None
+    if torn is not None:
+        return LogEnd(*torn, salvage.stale, chain=chain)
+    return LogEnd(salvage.stop, salvage.reason, salvage.stale, salvage.is_unfinished, salvage.covered, chain)
 
 
 def find_tail_end(segment: SegmentView, end: LogEnd) -> int:
