@@ -152,6 +152,37 @@ def as_checked_text(array: pa.BinaryArray) -> pa.StringArray:
     return pa.Array.from_buffers(pa.string(), len(array), array.buffers(), array.null_count, array.offset)
 
 
+def number_queues(
+    topics: pa.DictionaryArray, queue_ids: npt.NDArray[np.int64]
+) -> tuple[tuple[tuple[Any, int], ...], npt.NDArray[np.int32]]:
+    """Assign a number to each distinct pair of topic and queue id.
+
+    Returns: int32, shape (n,).
+    """
+    if not len(topics):
+        return (), np.zeros(0, np.int32)
+    low = int(queue_ids.min())
+    width = int(queue_ids.max()) - low + 1
+    pairs = topics.indices.to_numpy(zero_copy_only=False) * np.int64(width) + (queue_ids - low)
+    distinct, index = _distinct(pairs, len(topics.dictionary) * width)
+    names = topics.dictionary.to_pylist()
+    queues = tuple((names[pair // width], pair % width + low) for pair in distinct.tolist())
+    return queues, index
+
+
+def _distinct(numbers: npt.NDArray[np.int64], limit: int) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
+    """Return what ``numpy.unique`` with its inverse does, by counting if `limit`, above all numbers, is small."""
+    if limit > 4 * numbers.size + 1024:
+        distinct, index = np.unique(numbers, return_inverse=True)
+        return distinct, index.astype(np.int32)
+    there = np.zeros(limit, bool)
+    there[numbers] = True
+    distinct = np.flatnonzero(there)
+    table = np.zeros(limit, np.int32)
+    table[distinct] = np.arange(distinct.size, dtype=np.int32)
+    return distinct, table[numbers]
+
+
 _PROPERTIES: Final = "properties"
 
 

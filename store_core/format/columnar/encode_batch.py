@@ -17,6 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
+from store_core.format.columnar.arrow_slices import number_queues
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.columnar.encode_columns import (
     Delays,
@@ -30,7 +31,6 @@ from store_core.format.columnar.encode_columns import (
     item_lengths,
     join_items,
     lengths_before,
-    number_queues,
 )
 from store_core.format.columnar.input_columns import UNKNOWN_HOST, MessageColumns
 from store_core.format.layout import HEAD_SIZES, V6_BITS, field_position, head_dtype

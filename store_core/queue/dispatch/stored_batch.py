@@ -14,9 +14,9 @@ from store_core.errors import CorruptRecordError
 from store_core.format.columnar.arrow_slices import (
     as_text,
     binary_parts,
+    number_queues,
     take_slices,
 )
-from store_core.format.columnar.encode_columns import number_queues
 from store_core.format.columnar.java_hashes import SliceHashes, hash_slices, hashed_slices, positive_hashes
 from store_core.format.columnar.property_columns import split_key_column
 from store_core.format.columnar.property_spans import PropertyFinder, PropertySpans
@@ -27,6 +27,7 @@ from store_core.format.properties import (
     INNER_BASE,
     INNER_MULTI_DISPATCH,
     INNER_NUM,
+    KEY_SEPARATOR,
     KEYS,
     TAGS,
     UNIQ_KEY,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
 
 
 _NAMES: Final = (TAGS, KEYS, UNIQ_KEY, DELAY, INNER_NUM, INNER_BASE, INNER_MULTI_DISPATCH)
+_BLANK: Final = ord(KEY_SEPARATOR)
 _HASH_FACTOR: Final = np.int32(31)
 """Of Java's ``String.hashCode``."""
 
@@ -151,10 +153,12 @@ class StoredProperties:
     ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int32]]:
         """Split KEYS of some rows at blanks; return the row and the hash of each key."""
         packed = take_slices(self._raw, keys.starts.take(rows), keys.stops.take(rows))
-        lists = split_key_column(pa.Array.from_buffers(pa.string(), len(packed), packed.buffers()))
-        bounds = np.frombuffer(lists.buffers()[1], np.int32)[: rows.size + 1]
-        offsets, data, _ = binary_parts(lists.values)
-        owners = np.repeat(rows, np.diff(bounds))
+        offsets, data, _ = binary_parts(packed)
+        owners = rows
+        if (data[: offsets[-1]] == _BLANK).any():
+            lists = split_key_column(pa.Array.from_buffers(pa.string(), len(packed), packed.buffers()))
+            owners = np.repeat(rows, np.diff(np.frombuffer(lists.buffers()[1], np.int32)[: rows.size + 1]))
+            offsets, data, _ = binary_parts(lists.values)
         ends = offsets.astype(np.int64)
         return owners, hash_slices(data, ends[:-1], ends[1:], before.take(owners))
 
