@@ -20,12 +20,7 @@ from store_core.lazy_names import lazy_names
 from store_core.version import __version__
 
 if TYPE_CHECKING:
-    from store_core.answers.rebuild import (
-        RebuildResult,
-        plan_rebuild,
-        rebuild_consume_queue,
-        rebuild_index,
-    )
+    from store_core.answers.rebuild import RebuildResult, plan_rebuild, rebuild_consume_queue, rebuild_index
     from store_core.errors import (
         CorruptRecordError,
         FilterError,

@@ -12,11 +12,7 @@ from typing import TYPE_CHECKING, Final
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
 from store_core.answers.answer import one_root
-from store_core.answers.message_reads import (
-    REPLAY_ID,
-    REPLAY_ORIGIN_MESSAGE_ID,
-    REPLAY_ORIGIN_TOPIC,
-)
+from store_core.answers.message_reads import REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC
 from store_core.answers.replayed_rows import OF_DELIVERY, OF_RECORD, WAITING_TOPICS, TargetQueues, check_targets
 from store_core.answers.store_replay import Replay, ReplayFacts, ReplayReport, sender_of
 from store_core.errors import InvalidOptionError

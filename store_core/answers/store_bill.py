@@ -11,17 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, function_of, opt
-from store_core.answers.group_table import (
-    COUNT,
-    MAX,
-    MIN,
-    OTHERS_DOC,
-    SUM,
-    TOP,
-    GroupTable,
-    top_rows,
-    uncertain_note,
-)
+from store_core.answers.group_table import COUNT, MAX, MIN, OTHERS_DOC, SUM, TOP, GroupTable, top_rows, uncertain_note
 from store_core.answers.message_scan import MessageScan
 from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import (

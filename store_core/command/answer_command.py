@@ -15,12 +15,7 @@ import click
 
 from store_core.answers.answer import Answer, Kind, Option, options_of
 from store_core.answers.shown_text import clear_line, escape_json
-from store_core.command.arguments import (
-    NearChoice,
-    examples,
-    with_places,
-    with_replayed_options,
-)
+from store_core.command.arguments import NearChoice, examples, with_places, with_replayed_options
 from store_core.command.console import (
     Console,
     say,

@@ -10,14 +10,7 @@ from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from store_core.errors import SegmentLayoutError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.names import COMMIT_LOG, LAST_OFFSET, NAME_RULE, archive_codec, start_offset_of
-from store_core.files.segment_source import (
-    LARGEST_SEGMENT,
-    ExpandedStream,
-    Segment,
-    file_at,
-    modified_ns,
-    open_segment,
-)
+from store_core.files.segment_source import LARGEST_SEGMENT, ExpandedStream, Segment, file_at, modified_ns, open_segment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

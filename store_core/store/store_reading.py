@@ -15,13 +15,7 @@ from store_core.format.filter.message_selector import MessageFilter, MessageSele
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
 from store_core.queue.consume_queue.queue_search import BoundaryType
-from store_core.store.get_message import (
-    GetMessageStatus,
-    LogLookup,
-    MessageGetter,
-    QueryMessageResult,
-    queue_units,
-)
+from store_core.store.get_message import GetMessageStatus, LogLookup, MessageGetter, QueryMessageResult, queue_units
 from store_core.store.memory import physical_memory
 
 if TYPE_CHECKING:

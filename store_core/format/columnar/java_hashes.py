@@ -7,11 +7,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.format.columnar.arrow_slices import (
-    as_text,
-    binary_parts,
-    take_slices,
-)
+from store_core.format.columnar.arrow_slices import as_text, binary_parts, take_slices
 from store_core.format.columnar.spans import gather
 from store_core.format.java import hash_code
 from store_core.format.properties import decode_text

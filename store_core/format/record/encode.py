@@ -29,12 +29,7 @@ from store_core.format.layout import (
     head_dtype,
     head_size,
 )
-from store_core.format.message import (
-    AppendMessageResult,
-    AppendMessageStatus,
-    Message,
-    PutMessageStatus,
-)
+from store_core.format.message import AppendMessageResult, AppendMessageStatus, Message, PutMessageStatus
 from store_core.format.properties import (
     CRC_RESERVED,
     MAX_PROPERTIES_SIZE,

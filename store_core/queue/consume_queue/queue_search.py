@@ -26,13 +26,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS
-from store_core.queue.consume_queue_unit import (
-    CQ_STORE_UNIT_SIZE,
-    count_valid,
-    coverages,
-    readable_units,
-    units_of,
-)
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, count_valid, coverages, readable_units, units_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,12 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import CorruptRecordError
-from store_core.format.columnar.arrow_slices import (
-    as_text,
-    binary_parts,
-    number_queues,
-    take_slices,
-)
+from store_core.format.columnar.arrow_slices import as_text, binary_parts, number_queues, take_slices
 from store_core.format.columnar.java_hashes import SliceHashes, hash_slices, hashed_slices, positive_hashes
 from store_core.format.columnar.property_columns import split_key_column
 from store_core.format.columnar.property_spans import PropertyFinder, PropertySpans

@@ -20,13 +20,7 @@ from store_core.format.salvage import Damage, Salvage
 from store_core.format.segment_view import HEAD
 from store_core.snapshot.log_end import covered_note, segment_end
 from store_core.store.memory import keep_freed_memory
-from store_core.store.read.chunk_rows import (
-    WAYS_ON,
-    ChunkRows,
-    ReadChunk,
-    RecordBytes,
-    pieces_of,
-)
+from store_core.store.read.chunk_rows import WAYS_ON, ChunkRows, ReadChunk, RecordBytes, pieces_of
 from store_core.store.read.picks import Picks, PickWindows
 from store_core.store.read.ranges import ReadRange
 

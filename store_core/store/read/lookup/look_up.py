@@ -23,13 +23,7 @@ from store_core.format.record.scan import check_frame
 from store_core.queue.queue_path import refusal_of
 from store_core.snapshot.queues import Queues
 from store_core.snapshot.units import QueueDoubtError
-from store_core.store.read.lookup.explanation import (
-    LookedUp,
-    LookUpCosts,
-    Proven,
-    Question,
-    ReadExplanation,
-)
+from store_core.store.read.lookup.explanation import LookedUp, LookUpCosts, Proven, Question, ReadExplanation
 from store_core.store.read.lookup.index import last_entry_record, look_up_index
 from store_core.store.read.lookup.queues import QueuesBesideLog, look_up_queues
 from store_core.store.read.picks import Picks
