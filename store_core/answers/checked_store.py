@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from store_core.answers.delay_states import stray_timers
-from store_core.answers.findings import Finding, FindingKind, Tally
 from store_core.answers.index_chains import ChainJob
 from store_core.answers.index_findings import IndexFindings
 from store_core.answers.log_findings import (
@@ -41,6 +40,7 @@ from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import LiveMoment, find_end
 from store_core.snapshot.store import store_at
 from store_core.snapshot.timers import Timers
+from store_core.store.rebuild.findings import Finding, FindingKind, Tally
 from store_core.store.rebuild.job import RebuildJob
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by

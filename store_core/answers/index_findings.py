@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.answers.findings import Finding, FindingKind, Tally
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import decode_text
 from store_core.format.words import agreeing, counted
 from store_core.queue.index_format import time_diff
+from store_core.store.rebuild.findings import Finding, FindingKind, Tally
 from store_core.store.rebuild.queue_compare import LogBounds, UnitVerdict
 
 if TYPE_CHECKING:

@@ -6,7 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
-from store_core.answers.findings import Finding, FindingKind, Tally
 from store_core.errors import CorruptRecordError, SegmentLayoutError, UnsupportedStoreError
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.names import CHECKPOINT_FILE
@@ -31,6 +30,7 @@ from store_core.snapshot.config import (
     read_checkpoint,
 )
 from store_core.store.message_store import DefaultMessageStore
+from store_core.store.rebuild.findings import Finding, FindingKind, Tally
 from store_core.store.rebuild.queue_compare import QueueJudgement, UnitFinding, UnitVerdict
 from store_core.store.rebuild.segment_scan import NO_STORE_TIME, WRONG_RECORD_CRC
 from store_core.store.store_layout import config_of

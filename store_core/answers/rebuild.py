@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from store_core.answers.answer import processes as engine_of
 from store_core.answers.checked_store import verified_by
-from store_core.answers.findings import FindingKind
 from store_core.answers.store_check import CheckReport
 from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptDatabaseError, InvalidOptionError, UnsupportedStoreError
@@ -26,6 +25,7 @@ from store_core.format.times import iso_time
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
+from store_core.store.rebuild.findings import FindingKind
 from store_core.store.rebuild.options import RebuildOptions
 from store_core.store.rebuild.passes import clear, rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan

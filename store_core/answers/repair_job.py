@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.answers.checked_store import CheckedStore, checked_by
-from store_core.answers.findings import FindingKind, Tally
 from store_core.answers.index_chains import ChainJob
 from store_core.answers.log_findings import JudgedLog
 from store_core.answers.repair_plan import Remedy, RepairFacts, RepairPlan, RepairReport, Repairs, SignedPlan
@@ -27,6 +26,7 @@ from store_core.queue.queue_path import is_light, queue_path
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues
+from store_core.store.rebuild.findings import FindingKind, Tally
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.queue_files import QUEUE_KINDS, QueuePlace, queue_writer

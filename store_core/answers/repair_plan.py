@@ -14,7 +14,6 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
-from store_core.answers.findings import FindingKind, Tally
 from store_core.answers.log_findings import LogReach, wrong_values
 from store_core.answers.report import Report, ReportSchema, command_words, fact, shared, table, text, truth
 from store_core.answers.store_check import Check, Compared
@@ -26,6 +25,7 @@ from store_core.files.store_lock import ABORT_FILE
 from store_core.format.words import agreeing, counted
 from store_core.queue.queue_path import CONSUME_QUEUE, queue_path
 from store_core.snapshot.config import read_checkpoint
+from store_core.store.rebuild.findings import FindingKind, Tally
 from store_core.store.rebuild.index_files import KeptIndex
 from store_core.store.rebuild.queue_files import QUEUE_KINDS
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 import pyarrow as pa
 
 from store_core.answers.answer import Answer, AnyReport, Kind, function_of, one_root, opt
-from store_core.answers.findings import FindingKind
 from store_core.answers.plots import Bar, Bars, Plot, Strip, Tone, lanes_of
 from store_core.answers.report import (
     Report,
@@ -28,6 +27,7 @@ from store_core.answers.text_table import message_name
 from store_core.answers.verdict import Verdict
 from store_core.format.release import RELEASES, release_hint
 from store_core.format.words import counted
+from store_core.store.rebuild.findings import FindingKind
 
 if TYPE_CHECKING:
     import os

@@ -13,13 +13,13 @@ import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_view
 from store_core.answers import Check, check, checked_store
-from store_core.answers.findings import Finding, FindingKind, Tally
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.queue.index_service import IndexService
 from store_core.snapshot import log_end
 from store_core.snapshot.log_end import FoundEnd, LiveMoment
 from store_core.store.parts import InProcess
+from store_core.store.rebuild.findings import Finding, FindingKind, Tally
 from store_core.store.recovery import store_recovery
 from store_core.store.recovery.log_recovery import find_end_of_files
 from tests.golden_stores import UnpackedStore, golden_stores

@@ -18,12 +18,12 @@ from hypothesis import strategies as st
 from store_core import InvalidOptionError, RebuildOptions, StoreNotFoundError, read_messages, rebuild_consume_queue
 from store_core.answers import Check, CheckReport, check, diff
 from store_core.answers.checked_store import RELEASE_GIVEN
-from store_core.answers.findings import FindingKind
 from store_core.answers.verdict import Verdict
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.snapshot import log_end
 from store_core.snapshot.likely_release import LikelyRelease
+from store_core.store.rebuild.findings import FindingKind
 from tests.budgets import budget
 from tests.store_core.answers.planting import StoreCopy, largest_queue, plant
 from tests.store_core.files.store_kinds import every_file

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from store_core.answers.findings import FindingKind
+from store_core.store.rebuild.findings import FindingKind
 
 GUIDE = Path(__file__).parents[4] / "docs" / "incidents" / "queues-and-index.md"
 

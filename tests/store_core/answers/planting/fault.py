@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from store_core.answers.findings import FindingKind
+    from store_core.store.rebuild.findings import FindingKind
     from tests.store_core.answers.planting.store_copy import StoreCopy
 
 

@@ -8,8 +8,8 @@ import shutil
 import struct
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.findings import FindingKind
 from store_core.format.layout import INDEX_HEADER, unit_dtype
+from store_core.store.rebuild.findings import FindingKind
 from tests.store_core.answers.planting.fault import Expected, Fault
 from tests.store_core.answers.planting.store_copy import IndexCopy, StoreCopy, patch
 

@@ -9,8 +9,8 @@ import struct
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.findings import FindingKind
 from store_core.format.layout import MagicCode
+from store_core.store.rebuild.findings import FindingKind
 from tests.store_core.answers.planting.fault import Expected, Fault
 from tests.store_core.answers.planting.store_copy import Record, StoreCopy, patch
 

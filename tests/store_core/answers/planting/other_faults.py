@@ -8,7 +8,7 @@ import os
 import struct
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.findings import FindingKind
+from store_core.store.rebuild.findings import FindingKind
 from tests.store_core.answers.planting.fault import Expected, Fault
 from tests.store_core.answers.planting.store_copy import StoreCopy, patch
 
