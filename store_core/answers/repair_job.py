@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 from store_core.answers.checked_store import CheckedStore, checked_by
 from store_core.answers.index_chains import ChainJob
-from store_core.answers.log_findings import JudgedLog
 from store_core.answers.repair_plan import Remedy, RepairFacts, RepairPlan, RepairReport, Repairs, SignedPlan
 from store_core.errors import RepairRefusedError, StoreLockedError, UnsupportedStoreError
 from store_core.files.access import explained_access
@@ -26,7 +25,7 @@ from store_core.queue.queue_path import is_light, queue_path
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues
-from store_core.store.rebuild.findings import FindingKind, Tally
+from store_core.store.rebuild.findings import FindingKind
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.queue_files import QUEUE_KINDS, QueuePlace, queue_writer
@@ -87,15 +86,14 @@ def repair_by(
     with explained_access(store), locked_for_swap(store, files) as resumed:
         checked, repairs, now = _planned(engine, store, signed.options, clock, is_ours=True)
         swap = None
-        if repairs.queues or repairs.index:
+        if repairs.queues or repairs.index_files:
             signed.check_is_of(now)
             swap = Replacement(engine, checked, repairs, files, clock).run()
         else:
             OutputDirectory(store / REPAIRED, files).remove()
         is_due = swap is not None or resumed is not None or bool(repairs.checkpoint)
         if is_due:
-            is_index_new = repairs.index is not None or resumed is not None
-            _write_checkpoint(checked, files, is_index_new=is_index_new)
+            _write_checkpoint(checked, files, is_index_new=bool(repairs.index_files) or resumed is not None)
     kept, of_resumed = (None if each is None else each.kept_by(files) for each in (swap, resumed))
     facts = RepairFacts(
         store=now.found.store,
@@ -143,7 +141,7 @@ def _refuse_light_in_rocksdb(store: Path, repairs: Repairs) -> None:
 
 def _refuse_damage(checked: CheckedStore) -> None:
     """Refuse a log that is damaged anywhere but after its last sound record, where a recovery ends it."""
-    end = checked.end_offset
+    end = checked.compared.end_offset
     for finding in checked.tally.first:
         if finding.kind in _LOG_KINDS and (finding.begin is None or finding.begin < end):
             where = f"{finding.where}, offset {finding.begin}" if finding.begin is not None else finding.where
@@ -237,13 +235,12 @@ class Replacement:
             self.checked.plan.rules,
             queues=queues,
             has_queues=bool(queues),
-            has_index=self.repairs.index is not None,
+            has_index=bool(self.repairs.index_files),
             index_since_offset=index_since_offset,
         )
 
     def _make(self) -> None:
-        index = self.repairs.index
-        rules = self._rules(index.end_physical_offset if index is not None else 0)
+        rules = self._rules(self.repairs.index_since_offset)
         if rules.has_queues or rules.has_index:
             rebuild_by(self.engine, self._store, self._output, rules, clock=self.clock)
         cut = [each for each in self.repairs.queues if each.action is Remedy.CUT]
@@ -264,7 +261,7 @@ class Replacement:
     def _verify(self) -> None:
         """Compare the new files with the log, as a check does."""
         rules, plan = self._rules(0), self.checked.plan
-        tally = Tally()
+        wrong: list[str] = []
         if rules.has_queues or rules.has_index:
             bounds = LogBounds(plan.min_offset, end=self.checked.compared.end)
             report = rebuild_by(
@@ -276,8 +273,7 @@ class Replacement:
                 stored_root=self._output,
                 clock=self.clock,
             )
-            JudgedLog(report, str(self._output), has_crashed=False, is_partial=True).add_to(tally)
-        wrong = [str(finding) for finding in tally.first if finding.kind.is_of_queues or finding.kind.is_of_index]
+            wrong += [f"{each.topic}/{each.queue_id}: {unit}" for each in report.judged for unit in each.first]
         if rules.has_index:
             wrong += self._broken_chains(rules)
         if wrong:
@@ -289,7 +285,7 @@ class Replacement:
     def _broken_chains(self, rules: RebuildRules) -> Iterator[str]:
         counts = rules.queue_rules.max_hash_slot_num, rules.queue_rules.max_index_num
         files = tuple(KeyFile(path).sized(*counts) for path in Index(self._output).paths)
-        log_end = self.checked.end_offset
+        log_end = self.checked.compared.end_offset
         for check in self.engine.run(ChainJob(files, Log.of(self._store), log_end)):
             if check.broken or check.problem or check.header:
                 yield f"{check.path}: {check.broken} broken links {check.problem} {check.header}"
@@ -303,15 +299,12 @@ class Replacement:
             for each in self.repairs.queues
             for kind in QUEUE_KINDS
         ]
-        index = self.repairs.index
-        if index is not None:
-            made = set(self._names(self._output / INDEX_DIRECTORY)) - set(index.kept)
-            names += [f"{INDEX_DIRECTORY}/{name}" for name in sorted(made | set(index.replaced))]
+        files = {each.file: each.action for each in self.repairs.index_files if each.file is not None}
+        if self.repairs.index_files:
+            files |= {name: files.get(name, "make") for name in self.file_system.names(self._output / INDEX_DIRECTORY)}
+            names += [f"{INDEX_DIRECTORY}/{name}" for name in sorted(files) if files[name] != "keep"]
         is_made = {name: self.file_system.status(self._output / name) is not None for name in names}
         is_there = {name: self.file_system.status(self._store / name) is not None for name in names}
         return [name for name in names if is_made[name]], [
             name for name in names if is_there[name] and not is_made[name]
         ]
-
-    def _names(self, directory: Path) -> list[str]:
-        return self.file_system.names(directory)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
 from store_core.answers.log_findings import LogReach, wrong_values
 from store_core.answers.report import Report, ReportSchema, command_words, fact, shared, table, text, truth
-from store_core.answers.store_check import Check, Compared
+from store_core.answers.store_check import Check, CheckReport, Compared
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, RepairRefusedError
 from store_core.files.file_system import OsFileSystem, names_in
@@ -25,7 +25,7 @@ from store_core.files.store_lock import ABORT_FILE
 from store_core.format.words import agreeing, counted
 from store_core.queue.queue_path import CONSUME_QUEUE, queue_path
 from store_core.snapshot.config import read_checkpoint
-from store_core.store.rebuild.findings import FindingKind, Tally
+from store_core.store.rebuild.findings import FindingKind
 from store_core.store.rebuild.index_files import KeptIndex
 from store_core.store.rebuild.queue_files import QUEUE_KINDS
 
@@ -54,28 +54,20 @@ class Remedy(StrEnum):
 
 
 class QueueRepair(NamedTuple):
-    """What is done with a queue, and why: the kinds of findings."""
+    """What is done with a queue, and why: the kinds of findings, separated by blanks."""
 
     topic: str
     queue_id: int
     action: Remedy
-    why: tuple[str, ...]
+    why: str
 
 
-@dataclass(frozen=True, slots=True)
-class IndexRepair:
-    """What is done with the index: files from the first wrong one on are made again from the log.
+class IndexFileRepair(NamedTuple):
+    """What is done with a file of the index, and why, as of `QueueRepair`."""
 
-    How many records an index file covers follows from the one before it, so that one alone can't be replaced.
-
-    * `kept`, `replaced`: Names of its files.
-    """
-
-    kept: tuple[str, ...]
-    replaced: tuple[str, ...]
-    end_physical_offset: int  # offset of the record at which the kept files end; 0 if none is kept
-    why: dict[str, tuple[str, ...]]
-    """Kinds of findings by name of a file; by an empty name those that are about no certain file."""
+    file: str | None  # its name; None for findings that are about no certain file
+    action: str  # ``keep``; ``replace``; or ``make``, where there is none
+    why: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +75,10 @@ class Repairs:
     """What a repair does."""
 
     queues: tuple[QueueRepair, ...]  # by topic and id
-    index: IndexRepair | None
+    index_files: tuple[IndexFileRepair, ...]
+    """Those from the first wrong one on are made again from the log: how many records a file covers follows from the
+    one before it, so that one alone can't be replaced. Empty if the index is right."""
+    index_since_offset: int  # offset of the record at which the kept files end; 0 if none is kept
     checkpoint: tuple[str, ...]
     """Names of the times that are negative, or later than the log's last record, and of offsets after its end, so that
     a recovery could begin too late; ``size`` if the file is only too short."""
@@ -99,12 +94,9 @@ class Repairs:
         if any(each.action is Remedy.REBUILD for each in queues):
             named = {(each.topic, each.queue_id) for each in queues}
             lagging = ((each.topic, each.queue_id) for each in checked.compared.judged if each.missing_from >= 0)
-            behind = [QueueRepair(*queue, Remedy.REBUILD, (_BEHIND,)) for queue in lagging if queue not in named]
+            behind = [QueueRepair(*queue, Remedy.REBUILD, _BEHIND) for queue in lagging if queue not in named]
             queues = tuple(sorted([*queues, *behind]))
-        return cls(queues, _index(checked), tuple(_wrong_in_checkpoint(checked)))
-
-    def __bool__(self) -> bool:
-        return bool(self.queues or self.index or self.checkpoint)
+        return cls(queues, *_index(checked), tuple(_wrong_in_checkpoint(checked)))
 
 
 def _queues(checked: CheckedStore) -> Iterable[QueueRepair]:
@@ -116,38 +108,41 @@ def _queues(checked: CheckedStore) -> Iterable[QueueRepair]:
     for queue, kinds in sorted(why.items()):
         is_readable = FindingKind.QUEUE_UNREADABLE not in kinds
         without_records = Remedy.CUT if checked.plan.min_offset and is_readable else Remedy.REMOVE
-        yield QueueRepair(*queue, Remedy.REBUILD if queue in logged else without_records, tuple(sorted(kinds)))
+        yield QueueRepair(*queue, Remedy.REBUILD if queue in logged else without_records, " ".join(sorted(kinds)))
 
 
 # ---- the index
 
 
-def _index(checked: CheckedStore) -> IndexRepair | None:
-    places = {place: begin for place, begin in checked.tally.places.items() if place.kind.is_of_index}
+def _index(checked: CheckedStore) -> tuple[tuple[IndexFileRepair, ...], int]:
+    """Return what is done with the files of the index, and at which record's offset those end that are kept."""
+    places = [place for place in checked.tally.places if place.kind.is_of_index]
     if not places:
-        return None
-    directory = checked.plan.store / INDEX_DIRECTORY
-    names = names_in(directory, OsFileSystem())
-    why: dict[str, list[str]] = {}
+        return (), 0
+    store = checked.plan.store
+    names = names_in(store / INDEX_DIRECTORY, OsFileSystem())
+    why: dict[str, set[str]] = {}
     for place in places:
         name = Path(place.where).name
-        why.setdefault(name if name in names else "", []).append(place.kind.value)
-    rules = checked.plan.rules.queue_rules
-    last_offset = _sound_end(checked, checked.tally)
-    kept = KeptIndex.find(checked.plan.store, rules, last_offset, OsFileSystem())
-    kept_names = tuple(path.name for path in kept.paths)
-    replaced = tuple(name for name in names if name not in kept_names)
-    found = {name: tuple(sorted(set(kinds))) for name, kinds in why.items()}
-    return IndexRepair(kept_names, replaced, kept.end_physical_offset, found)
+        why.setdefault(name if name in names else "", set()).add(place.kind.value)
+    words = {name: " ".join(sorted(kinds)) for name, kinds in why.items()}
+    kept = KeptIndex.find(store, checked.plan.rules.queue_rules, _sound_end(checked), OsFileSystem())
+    kept_names = [path.name for path in kept.paths]
+    files = [IndexFileRepair(name, "keep", words.get(name, "")) for name in kept_names]
+    files += [IndexFileRepair(name, "replace", words.get(name, "")) for name in names if name not in kept_names]
+    if "" in words:
+        files.append(IndexFileRepair(None, "replace" if files else "make", words[""]))
+    return tuple(files), kept.end_physical_offset
 
 
-def _sound_end(checked: CheckedStore, tally: Tally) -> int:
+def _sound_end(checked: CheckedStore) -> int:
     """Return an offset up to which the index is right; 0 if there is none.
 
     An entry that is missing, extra or wrong says which records are concerned; any other finding is about a whole file,
     and then what is right ends with the file before it.
     """
     wrong: list[int] = []
+    tally = checked.tally
     by_entry = (
         FindingKind.INDEX_MISSING,
         FindingKind.INDEX_EXTRA,
@@ -191,33 +186,26 @@ _ABSENT: Final = "absent"
 _AT_ONCE: Final = 1 << 20
 
 
-class Basis(NamedTuple):
-    """Something that a plan depends on, and its digest: SHA-256, or ``absent``."""
+def _bases(checked: CheckedStore, repairs: Repairs) -> Iterator[tuple[str, str]]:
+    """Yield what a plan depends on, and its digest: SHA-256, or ``absent``.
 
-    what: str
-    digest: str
-
-
-def bases_of(checked: CheckedStore, repairs: Repairs) -> Iterator[Basis]:
-    """Yield the digests of the log and of each file that a repair would replace, or that decides what it makes.
-
-    The log's is of where it begins and ends, and of the digests of its queues: of which records they have, and where.
+    That is the log, and each file that a repair would replace, or that decides what it makes. The log's digest is of
+    where it begins and ends, and of the digests of its queues: of which records they have, and where.
     """
-    store = checked.plan.store
-    facts = checked
-    queues = [(each.topic, each.queue_id, each.digest) for each in checked.compared.judged]
-    yield Basis(
-        COMMIT_LOG, sha256(json.dumps([facts.min_offset, facts.end_offset, facts.records, queues]).encode()).hexdigest()
-    )
+    store, compared = checked.plan.store, checked.compared
+    queues = [(each.topic, each.queue_id, each.digest) for each in compared.judged]
+    log = [checked.plan.min_offset, compared.end_offset, compared.records, queues]
+    yield COMMIT_LOG, sha256(json.dumps(log).encode()).hexdigest()
     for name in (ABORT_FILE, CHECKPOINT_FILE, f"{CONFIG_DIRECTORY}/topics.json"):
-        yield Basis(name, _digest_of(store / name))
+        yield name, _digest_of(store / name)
     for queue in repairs.queues:
         for kind in QUEUE_KINDS:
             directory = queue_path(store / kind, queue.topic, queue.queue_id)
             if (digest := _digest_of(directory)) != _ABSENT or kind == CONSUME_QUEUE:
-                yield Basis(str(directory.relative_to(store)), digest)
-    for name in (repairs.index.kept + repairs.index.replaced) if repairs.index is not None else ():
-        yield Basis(f"{INDEX_DIRECTORY}/{name}", _digest_of(store / INDEX_DIRECTORY / name))
+                yield str(directory.relative_to(store)), digest
+    for each in repairs.index_files:
+        if each.file is not None:
+            yield f"{INDEX_DIRECTORY}/{each.file}", _digest_of(store / INDEX_DIRECTORY / each.file)
 
 
 def _digest_of(path: Path) -> str:
@@ -309,9 +297,9 @@ class RepairPlan(Report[RepairPlanFacts]):
     @classmethod
     def of_repairs(cls, checked: CheckedStore, repairs: Repairs, asked: Compared[Any]) -> Self:
         """Make the plan of what has to be done."""
-        facts, rules = checked, checked.plan.rules.queue_rules
+        facts, rules = CheckReport.of_checked(checked).found, checked.plan.rules.queue_rules
         chosen = asked.store_path_commit_log
-        assumed = checked.plan.index_assumption if repairs.index is not None else ""
+        assumed = checked.plan.index_assumption if repairs.index_files else ""
         found = RepairPlanFacts(
             store=facts.store,
             release=facts.release,
@@ -395,24 +383,11 @@ def _rows(checked: CheckedStore, repairs: Repairs) -> dict[str, list[dict[str, A
         if not (kind.is_of_queues or kind.is_of_index or kind is FindingKind.CHECKPOINT)
     ]  # of log and configuration
     return {
-        "queues": [{**each._asdict(), "why": " ".join(each.why)} for each in repairs.queues],
-        "index_files": list(_index_rows(repairs)),
+        "queues": [each._asdict() for each in repairs.queues],
+        "index_files": [each._asdict() for each in repairs.index_files],
         "left": [{"kind": kind, "count": count, "meaning": kind.meaning} for kind, count in left],
-        "looked_at": [each._asdict() for each in bases_of(checked, repairs)],
+        "looked_at": [{"what": what, "digest": digest} for what, digest in _bases(checked, repairs)],
     }
-
-
-def _index_rows(repairs: Repairs) -> Iterator[dict[str, Any]]:
-    index = repairs.index
-    if index is None:
-        return
-    for name in index.kept:
-        yield {"file": name, "action": "keep", "why": " ".join(index.why.get(name, ()))}
-    for name in index.replaced:
-        yield {"file": name, "action": "replace", "why": " ".join(index.why.get(name, ()))}
-    if "" in index.why:
-        action = "replace" if index.kept or index.replaced else "make"
-        yield {"file": None, "action": action, "why": " ".join(index.why[""])}
 
 
 _MOST_BYTES: Final = 1 << 30
