@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
-from hashlib import sha256
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
@@ -45,7 +43,7 @@ from store_core.store.rebuild.job import RebuildJob
 from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
-from store_core.store.rebuild.queue_compare import NO_UNITS, LogBounds, StoredQueues, UnitVerdict, judge_queue
+from store_core.store.rebuild.queue_compare import NO_UNITS, LogBounds, StoredQueues, judge_queue
 from store_core.store.rebuild.report import RebuildReport, check_wanted, inference_notes
 from store_core.store.rebuild.segment_part import arrives_at
 
@@ -55,8 +53,7 @@ if TYPE_CHECKING:
 
     from store_core.format.release import Release
     from store_core.store.parts import Engine
-    from store_core.store.read.ranges import Coverage
-    from store_core.store.rebuild.options import RebuildOptions, RebuildRules
+    from store_core.store.rebuild.options import RebuildOptions
 
 
 RELEASE_GIVEN: Final = "it was asked for"
@@ -143,7 +140,9 @@ def _by_likely_release(told: LikelyRelease, repeated: _RepeatedCheck, options: R
         if not any(kind.depends_on_release for kind, _ in tried[-1].tally.counts):
             break
     best = min(tried, key=lambda each: each.finding_count)
-    others = [f"by the rules of {each.release} it has {counted(each.finding_count, 'finding')}" for each in tried]
+    others = [
+        f"by the rules of {each.plan.options.release} it has {counted(each.finding_count, 'finding')}" for each in tried
+    ]
     return replace(best, release_why="; ".join([told.why, *(others if best is not tried[0] else ())]))
 
 
@@ -184,7 +183,7 @@ class _RepeatedCheck:
 
     def _plan(self, options: RebuildOptions) -> RebuildPlan:
         plan = RebuildPlan.of(self.path, options, _readable_batch_topics if self.is_of_all else configured_batch_topics)
-        rules = replace(plan.rules, is_proven=True)
+        rules = replace(plan.rules, is_salvaged=True, is_proven=True)
         if self.is_log_alone:
             rules = replace(rules, has_queues=False, has_index=False)
             return replace(plan, rules=rules, assumptions=())
@@ -197,6 +196,7 @@ class CheckedStore:
 
     plan: RebuildPlan  # of the comparison: the rules that were followed
     bounds: LogBounds
+    segments: int  # how many were read
     compared: RebuildReport  # the comparison
     tally: Tally  # has all places with findings
     index: tuple[KeyFile, ...]  # the files of the index that the release loads, oldest first
@@ -204,62 +204,6 @@ class CheckedStore:
     notes: tuple[str, ...]
     is_live: bool
     release_why: str = RELEASE_GIVEN
-
-    @property
-    def store(self) -> str:
-        """Its root."""
-        return str(self.plan.store)
-
-    @property
-    def release(self) -> Release:
-        """The release whose rules were followed."""
-        return self.plan.rules.queue_rules.release
-
-    @property
-    def was_closed(self) -> bool:
-        """Whether no broker holds the store, and it did not crash."""
-        return not self.bounds.is_open
-
-    @property
-    def segments(self) -> int:
-        """How many segments were read."""
-        return len(self.compared.outcomes)
-
-    @property
-    def records(self) -> int:
-        """How many records are in them."""
-        return self.compared.records
-
-    @property
-    def min_offset(self) -> int:
-        """Physical offset at which the log begins."""
-        return self.plan.min_offset
-
-    @property
-    def end_offset(self) -> int:
-        """Physical offset one past the last sound record."""
-        return self.compared.end_offset
-
-    @property
-    def queues(self) -> int:
-        """How many queues the log has records of."""
-        return len(self.certificates)
-
-    @property
-    def complete_queues(self) -> int:
-        """How many of them are complete."""
-        return sum(each.is_complete for each in self.certificates)
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the certificates, as JSON with sorted keys, in hexadecimal digits."""
-        rows = [each._asdict() for each in self.certificates]
-        return sha256(json.dumps(rows, sort_keys=True).encode()).hexdigest()
-
-    @property
-    def coverage(self) -> Coverage:
-        """What was checked, and what was not."""
-        return self.compared.coverage
 
     @property
     def finding_count(self) -> int:
@@ -355,7 +299,10 @@ class _Check:
         notes += self._moment_note(bounds)
         notes += (_SEEMS_OPEN.format(store / ABORT_FILE),) if not is_open and judged.seems_open else ()
         certificates = tuple(judged.certificates())
-        return CheckedStore(self.plan, bounds, compared, tally, index.files, certificates, notes, is_live=self.is_live)
+        segments = sum(not self.is_live or each.start_offset < bounds.log_end for each in log.segments)
+        return CheckedStore(
+            self.plan, bounds, segments, compared, tally, index.files, certificates, notes, is_live=self.is_live
+        )
 
     @staticmethod
     def _moment_note(bounds: LogBounds) -> tuple[str, ...]:
@@ -383,18 +330,17 @@ class _Check:
         compared again where that is another one.
         """
         plan, bounds = self.plan, supposed
-        report = self._compared_within(bounds, plan.rules, index)
+        report = self._compared_within(bounds, index)
         if not (self.is_live or arrives_at(report.outcomes, bounds.log_end)):
             bounds = bounds._replace(end=find_end(log.segments))
-        is_salvaged = report.is_doubtful or (not self.is_live and report.read_end_offset < bounds.log_end)
-        if is_salvaged or bounds != supposed:
-            report = self._compared_within(bounds, replace(plan.rules, is_salvaged=is_salvaged), index)
+        if bounds != supposed:
+            report = self._compared_within(bounds, index)
         check_wanted(report, plan.store, plan.rules, OsFileSystem())
         return bounds, report
 
-    def _compared_within(self, bounds: LogBounds, rules: RebuildRules, index: LoadedIndex) -> RebuildReport:
-        plan = self.plan
-        return rebuild_by(self.engine, plan.store, plan.output, rules, compared=bounds, index=index, clock=self.clock)
+    def _compared_within(self, bounds: LogBounds, index: LoadedIndex) -> RebuildReport:
+        plan, clock = self.plan, self.clock
+        return rebuild_by(self.engine, plan.store, plan.output, plan.rules, compared=bounds, index=index, clock=clock)
 
     def _restart(self, compared: RebuildReport) -> int:
         """Return from where a restart adds units, if any are missing."""
@@ -450,11 +396,11 @@ class _Judge:
                     continue
                 judged = judge_queue(topic, queue_id, NO_UNITS, stored, self.bounds, lost)
                 is_left = self.bounds.is_open
-                wrong = [each for each in judged.first if not (is_left and each.verdict is UnitVerdict.AFTER_END)]
+                wrong = [each for each in judged.first if not (is_left and each.kind is FindingKind.UNIT_AFTER_END)]
                 if wrong:
                     kind = FindingKind.UNKNOWN_QUEUE if topic in logged else FindingKind.UNKNOWN_TOPIC
-                    if wrong[0].verdict is UnitVerdict.UNREADABLE:
-                        kind = FindingKind.QUEUE_UNREADABLE
+                    if wrong[0].kind is FindingKind.QUEUE_UNREADABLE:
+                        kind = wrong[0].kind
                     self.tally.add_all([Finding(kind, str(self.plan.store), topic, queue_id, found=wrong[0].found)])
 
 

@@ -16,7 +16,6 @@ from store_core.format.properties import decode_text
 from store_core.format.words import agreeing, counted
 from store_core.queue.index_format import time_diff
 from store_core.store.rebuild.findings import Finding, FindingKind, Tally
-from store_core.store.rebuild.queue_compare import LogBounds, UnitVerdict
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from store_core.snapshot.index import LoadedIndex
     from store_core.snapshot.log import Log
     from store_core.store.rebuild.index_files import IndexDifference
+    from store_core.store.rebuild.queue_compare import LogBounds
     from store_core.store.rebuild.report import RebuildReport
 
 
@@ -111,7 +111,7 @@ class IndexFindings:
     @property
     def _has_later_units(self) -> bool:
         """Whether queues have units after the log's end: RocketMQ cuts them with the log."""
-        return any(verdict is UnitVerdict.AFTER_END for each in self.report.judged for verdict, _ in each.counts)
+        return any(kind is FindingKind.UNIT_AFTER_END for each in self.report.judged for kind, _ in each.counts)
 
     def _is_after(self, offset: int) -> bool:
         """Return whether an entry may lead to what comes after the log's end, in a store that was not closed."""

@@ -15,7 +15,6 @@ from store_core.files.store_path import log_directories
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.record.scan import StopReason
 from store_core.format.times import iso_time
-from store_core.queue.queue_path import CONSUME_QUEUE
 from store_core.snapshot.config import (
     CONFIG_KINDS,
     CONSUMER_OFFSETS,
@@ -31,7 +30,6 @@ from store_core.snapshot.config import (
 )
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.rebuild.findings import Finding, FindingKind, Tally
-from store_core.store.rebuild.queue_compare import QueueJudgement, UnitFinding, UnitVerdict
 from store_core.store.rebuild.segment_scan import NO_STORE_TIME, WRONG_RECORD_CRC
 from store_core.store.store_layout import config_of
 
@@ -44,6 +42,7 @@ if TYPE_CHECKING:
     from store_core.snapshot.log import Log
     from store_core.store.rebuild.lost_ranges import LostRange
     from store_core.store.rebuild.options import RebuildOptions
+    from store_core.store.rebuild.queue_compare import QueueJudgement
     from store_core.store.rebuild.queue_files import QueueReport
     from store_core.store.rebuild.report import RebuildReport
 
@@ -99,7 +98,7 @@ class JudgedLog:
         judged = {(each.topic, each.queue_id): each for each in self.report.judged}
         for queue in self.report.queues:
             units = judged[queue.topic, queue.queue_id]
-            wrong = sum(count - self._left_by_crash(verdict, count, units) for verdict, count in units.counts)
+            wrong = sum(count - self._left_by_crash(kind, count, units) for kind, count in units.counts)
             yield Certificate(
                 queue.topic,
                 queue.queue_id,
@@ -150,27 +149,24 @@ class JudgedLog:
     # ---- queues
 
     def _add_units(self, judged: QueueJudgement, tally: Tally) -> None:
-        where = f"{self.store}/{CONSUME_QUEUE}/{judged.topic}/{judged.queue_id}"
-        for verdict, count in judged.counts:
-            left = self._left_by_crash(verdict, count, judged)
+        for kind, count in judged.counts:
+            left = self._left_by_crash(kind, count, judged)
             if left:
-                is_after = verdict is UnitVerdict.AFTER_END
+                is_after = kind is FindingKind.UNIT_AFTER_END
                 what = "units of records that are not there" if is_after else "records without a unit"
                 name, then = f"queue {judged.queue_id} of {judged.topic}", "cuts" if is_after else "completes"
                 tally.notes.append(f"{name}: {left} {what}, at its end; a restart {then} them")
-            first = [each for each in judged.first if each.verdict is verdict]
-            if left:
-                first = [each for each in first if each.physical_offset <= judged.reaches]
-            tally.add(_verdict(verdict), count - left, (_wrong_unit(each, where, judged) for each in first))
+            first = (each for each in judged.first if each.kind is kind)
+            tally.add(kind, count - left, (each for each in first if not left or (each.begin or 0) <= judged.reaches))
 
-    def _left_by_crash(self, verdict: UnitVerdict, count: int, judged: QueueJudgement) -> int:
-        return self._explained(verdict, count, judged) if self.has_crashed else 0
+    def _left_by_crash(self, kind: FindingKind, count: int, judged: QueueJudgement) -> int:
+        return self._explained(kind, count, judged) if self.has_crashed else 0
 
-    def _explained(self, verdict: UnitVerdict, count: int, judged: QueueJudgement) -> int:
+    def _explained(self, kind: FindingKind, count: int, judged: QueueJudgement) -> int:
         """Return how many wrong units a crash explains: a broker dispatches records in the order of the log."""
-        if verdict is UnitVerdict.AFTER_END:
+        if kind is FindingKind.UNIT_AFTER_END:
             return count
-        if verdict is not UnitVerdict.MISSING or not judged.missing_behind:
+        if kind is not FindingKind.UNIT_MISSING or not judged.missing_behind:
             return 0
         if self.restart_from != NOT_ASKED:
             is_explained = judged.missing_behind_from >= self.restart_from
@@ -191,19 +187,6 @@ def _by_kind(ranges: Iterable[LostRange]) -> dict[FindingKind, list[LostRange]]:
 def _lost(kind: FindingKind, path: str, lost: tuple[int, int, str]) -> Finding:
     begin, end, reason = lost
     return Finding(kind, path, begin=begin, end=end, found=reason)
-
-
-def _wrong_unit(unit: UnitFinding, where: str, judged: QueueJudgement) -> Finding:
-    return Finding(
-        _verdict(unit.verdict), where, judged.topic, judged.queue_id,
-        None if unit.queue_offset < 0 else unit.queue_offset,
-        None if unit.physical_offset < 0 else unit.physical_offset,
-        expected=unit.expected, found=unit.found,
-    )  # fmt: skip
-
-
-def _verdict(verdict: UnitVerdict) -> FindingKind:
-    return FindingKind.QUEUE_UNREADABLE if verdict is UnitVerdict.UNREADABLE else FindingKind[f"UNIT_{verdict.name}"]
 
 
 def add_loading(store: Path, log: Log, release: str, file_system: FileSystem, tally: Tally) -> None:

@@ -3,8 +3,10 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
 import pyarrow as pa
@@ -212,15 +214,31 @@ class CheckReport(Report[CheckFacts]):
     @classmethod
     def of_checked(cls, checked: CheckedStore) -> Self:
         """Make the report of a check."""
-        facts: dict[str, Any] = {name: tuple(some) for name, some in checked.coverage.as_json().items()}
-        facts |= {each.name: getattr(checked, each.name) for each in fields(CheckFacts) if each.name not in facts}
-        counts, findings = checked.tally.counts, checked.tally.first
+        plan, compared, tally = checked.plan, checked.compared, checked.tally
+        certificates = [each._asdict() for each in checked.certificates]
+        found = CheckFacts(
+            coverage=compared.coverage,
+            store=str(plan.store),
+            release=plan.rules.queue_rules.release,
+            release_why=checked.release_why,
+            was_closed=not checked.bounds.is_open,
+            is_live=checked.is_live,
+            segments=checked.segments,
+            records=compared.records,
+            min_offset=plan.min_offset,
+            end_offset=compared.end_offset,
+            queues=len(certificates),
+            complete_queues=sum(each.is_complete for each in checked.certificates),
+            digest=sha256(json.dumps(certificates, sort_keys=True).encode()).hexdigest(),
+            notes=checked.notes,
+            **{name: tuple(some) for name, some in compared.coverage.as_json().items()},
+        )
         rows = {
-            "counts": [{"kind": kind, "count": count, "meaning": kind.meaning} for kind, count in counts],
-            "findings": [finding._asdict() | {"expected": finding.expected or None} for finding in findings],
-            "certificates": [each._asdict() for each in checked.certificates],
+            "counts": [{"kind": kind, "count": count, "meaning": kind.meaning} for kind, count in tally.counts],
+            "findings": [finding._asdict() | {"expected": finding.expected or None} for finding in tally.first],
+            "certificates": certificates,
         }
-        return cls.of(CheckFacts(**facts), rows)
+        return cls.of(found, rows)
 
     @property
     def counts(self) -> dict[str, int]:

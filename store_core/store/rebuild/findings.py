@@ -54,7 +54,7 @@ class FindingKind(StrEnum):
     LOG_OFFSETS = "log_offsets", "a queue's offsets do not increase by one from record to record"
     LOG_REFUSED = "log_refused", "a record that no queue can have"
 
-    # ---- consume queues: the values are those of `UnitVerdict`, after ``unit_``
+    # ---- consume queues
     UNIT_MISSING = "unit_missing", "the log has a record, and the queue no unit of it"
     UNIT_EXTRA = "unit_extra", "a unit for which the log has no record"
     UNIT_SHIFTED = "unit_shifted", "a record's unit is at another place of its queue"

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from enum import StrEnum
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
@@ -13,9 +12,10 @@ import numpy as np
 from store_core.errors import SegmentLayoutError
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS, ConsumeQueueExt
-from store_core.queue.queue_path import CONSUME_QUEUE_EXT, QueueRules, is_light, queue_path
+from store_core.queue.queue_path import CONSUME_QUEUE, CONSUME_QUEUE_EXT, QueueRules, is_light, queue_path
 from store_core.snapshot.queues import FileQueue, Queues
 from store_core.snapshot.units import QueueKind, Units
+from store_core.store.rebuild.findings import Finding, FindingKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -89,6 +89,10 @@ class StoredQueues:
         else:
             kind = QueueKind.BATCH if topic in self._rules.batch_topics else QueueKind.SIMPLE
             yield from FileQueue((topic, queue_id), kind, self._root, self._file_system).loaded(self._rules)
+
+    def place(self, topic: str, queue_id: int) -> str:
+        """Return where findings of a queue are said to be."""
+        return f"{self._root}/{CONSUME_QUEUE}/{topic}/{queue_id}"
 
     def _is_in_database(self, topic: str) -> bool:
         queues = self._queues
@@ -169,14 +173,15 @@ def judge_queue(  # noqa: PLR0913 -- the two sides, and what is known of the log
     try:
         theirs = stored.side(topic, queue_id, bounds.min_offset)
     except (SegmentLayoutError, OSError) as error:
-        return unreadable_queue(topic, queue_id, ours, str(error))
+        return unreadable_queue(topic, queue_id, ours, stored.place(topic, queue_id), str(error))
     due = ours
     if bounds.moment is not None:  # a live store may have newer units than were read, and not yet have the last ones
         theirs = theirs.chosen(bounds.moment.judges(theirs.units["physical_offset"]))
         is_due = ours.units["physical_offset"] < bounds.moment.dispatched
         due = ours if is_due.all() else ours.chosen(is_due | np.isin(ours.indexes, theirs.indexes))
     sides = _undamaged(due, theirs, lost, bounds.torn)
-    return judge_units(topic, queue_id, *sides, bounds.log_end, digest_of(ours))
+    place = stored.place(topic, queue_id)
+    return judge_units(topic, queue_id, *sides, bounds.log_end, place, digest_of(ours))
 
 
 def _undamaged(ours: Side, theirs: Side, lost: LostBytes | None, torn: tuple[int, int]) -> tuple[Side, Side]:
@@ -193,52 +198,7 @@ def _undamaged(ours: Side, theirs: Side, lost: LostBytes | None, torn: tuple[int
 
 
 _KEPT: Final = 20
-"""Findings of a queue that are kept for each verdict; all are counted."""
-
-
-class UnitVerdict(StrEnum):
-    """What is wrong with a unit of a queue."""
-
-    MISSING = "missing"
-    """The log has a record for this place, and the queue no unit of it."""
-
-    EXTRA = "extra"
-    """The unit is at a place, and points at bytes, for which the log has no record of this queue."""
-
-    SHIFTED = "shifted"
-    """The unit is that of a record which belongs to another place of this queue, where it is not."""
-
-    DUPLICATE = "duplicate"
-    """The unit is that of a record which also has its unit, at the right place."""
-
-    WRONG_SIZE = "wrong_size"
-    """The record is another number of bytes, or of messages."""
-
-    WRONG_TAGS_CODE = "wrong_tags_code"
-    """The record has other tags."""
-
-    WRONG_PLACE = "wrong_place"
-    """The unit points at bytes that are no record of this queue."""
-
-    AFTER_END = "after_end"
-    """The unit points at or after the log's end."""
-
-    UNREADABLE = "unreadable"
-    """The release would not load the queue's files."""
-
-
-class UnitFinding(NamedTuple):
-    """One unit that is wrong.
-
-    * `expected`, `found`: What the log says, and what the queue has.
-    """
-
-    verdict: UnitVerdict
-    queue_offset: int  # its place in the queue; -1 for the whole queue
-    physical_offset: int
-    """Where the record is that should be there; for a unit that should not be there, where it points."""
-    expected: str
-    found: str
+"""Findings of a queue that are kept of each kind; all are counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,8 +207,8 @@ class QueueJudgement:
 
     topic: str
     queue_id: int
-    counts: tuple[tuple[UnitVerdict, int], ...]  # wrong units by verdict, of those verdicts that there are
-    first: tuple[UnitFinding, ...]  # the first of each verdict, in order of the queue
+    counts: tuple[tuple[FindingKind, int], ...]  # wrong units by kind, of those kinds that there are
+    first: tuple[Finding, ...]  # the first of each kind, in order of the queue
     missing_from: int  # least physical offset of a record without its unit; -1 if there is none
     reaches: int  # greatest physical offset of a unit that is right; -1 if there is none
     digest: str
@@ -258,21 +218,22 @@ class QueueJudgement:
     missing_behind_from: int = -1  # least physical offset of these; -1 if there is none
 
 
-def unreadable_queue(topic: str, queue_id: int, ours: Side, problem: str) -> QueueJudgement:
+def unreadable_queue(topic: str, queue_id: int, ours: Side, place: str, problem: str) -> QueueJudgement:
     """Return the judgement on a queue that can't be read."""
-    finding = UnitFinding(UnitVerdict.UNREADABLE, -1, -1, "files that the release loads", problem)
+    kind, expected = FindingKind.QUEUE_UNREADABLE, "files that the release loads"
+    finding = Finding(kind, place, topic, queue_id, expected=expected, found=problem)
     least = int(ours.units["physical_offset"].min(initial=2**63 - 1)) if len(ours.indexes) else -1
-    return QueueJudgement(topic, queue_id, ((UnitVerdict.UNREADABLE, 1),), (finding,), least, -1, digest_of(ours))
+    return QueueJudgement(topic, queue_id, ((kind, 1),), (finding,), least, -1, digest_of(ours))
 
 
 def judge_units(  # noqa: PLR0913 -- the queue, the two sides, and what is known of the log
-    topic: str, queue_id: int, ours: Side, theirs: Side, log_end: int, digest: str
+    topic: str, queue_id: int, ours: Side, theirs: Side, log_end: int, place: str, digest: str
 ) -> QueueJudgement:
     """Judge each unit of a store's queue.
 
     * `ours`, `theirs`: The units derived from the log, and those of the store, both by ascending place.
     * `log_end`: Physical offset where the log ends.
-    * `digest`: That of the judgement.
+    * `place`, `digest`: Those of its findings, and of the judgement.
     """
     if np.array_equal(ours.indexes, theirs.indexes) and np.array_equal(ours.units, theirs.units):
         reaches = int(ours.units["physical_offset"].max(initial=-1))
@@ -282,16 +243,17 @@ def judge_units(  # noqa: PLR0913 -- the queue, the two sides, and what is known
     right = mine[is_right]
     found = list(_findings(ours, theirs, (mine[~is_right], other[~is_right]), right, log_end))
     missing = _missing(ours, theirs, found)
-    found.append((UnitVerdict.MISSING, ours, missing, None))
-    counts = tuple((verdict, len(places)) for verdict, _, places, _ in found if len(places))
+    found.append((FindingKind.UNIT_MISSING, ours, missing, None))
+    counts = tuple((kind, len(places)) for kind, _, places, _ in found if len(places))
     places_of_missing = ours.units["physical_offset"][missing]
     reaches = int(ours.units["physical_offset"][right].max(initial=-1))
     behind = places_of_missing[places_of_missing > reaches]
+    first = [each._replace(where=place, topic=topic, queue_id=queue_id) for group in found for each in _first(*group)]
     return QueueJudgement(
         topic,
         queue_id,
         counts,
-        tuple(sorted((each for group in found for each in _first(*group)), key=lambda each: each.queue_offset)),
+        tuple(sorted(first, key=lambda each: each.queue_offset or 0)),
         int(places_of_missing.min()) if len(missing) else -1,
         reaches,
         digest,
@@ -300,8 +262,8 @@ def judge_units(  # noqa: PLR0913 -- the queue, the two sides, and what is known
     )
 
 
-_Group = tuple[UnitVerdict, "Side", "npt.NDArray[np.int64]", "dict[int, int] | None"]
-"""A verdict, the side that shows it, the places of its units there, and for each place the one on the other side."""
+_Group = tuple[FindingKind, "Side", "npt.NDArray[np.int64]", "dict[int, int] | None"]
+"""A kind, the side that shows it, the places of its units there, and for each place the one on the other side."""
 
 
 def _findings(
@@ -318,14 +280,14 @@ def _findings(
     is_size = ours.units["size"][mine] != theirs.units["size"][other]
     is_size |= ours.units["count"][mine] != theirs.units["count"][other]
     pairs = dict(zip(other.tolist(), mine.tolist(), strict=True))
-    yield UnitVerdict.WRONG_SIZE, theirs, other[is_same_record & is_size], pairs
-    yield UnitVerdict.WRONG_TAGS_CODE, theirs, other[is_same_record & ~is_size], pairs
+    yield FindingKind.UNIT_WRONG_SIZE, theirs, other[is_same_record & is_size], pairs
+    yield FindingKind.UNIT_WRONG_TAGS_CODE, theirs, other[is_same_record & ~is_size], pairs
     elsewhere = other[~is_same_record]
-    for verdict, mask in known.split(theirs.units["physical_offset"][elsewhere], UnitVerdict.WRONG_PLACE):
-        yield verdict, theirs, elsewhere[mask], pairs
+    for kind, mask in known.split(theirs.units["physical_offset"][elsewhere], FindingKind.UNIT_WRONG_PLACE):
+        yield kind, theirs, elsewhere[mask], pairs
     surplus = np.flatnonzero(~np.isin(theirs.indexes, ours.indexes))
-    for verdict, mask in known.split(theirs.units["physical_offset"][surplus], UnitVerdict.EXTRA):
-        yield verdict, theirs, surplus[mask], None
+    for kind, mask in known.split(theirs.units["physical_offset"][surplus], FindingKind.UNIT_EXTRA):
+        yield kind, theirs, surplus[mask], None
 
 
 class _Known:
@@ -337,14 +299,14 @@ class _Known:
         self._log_end = log_end
 
     def split(
-        self, offsets: npt.NDArray[np.int64], otherwise: UnitVerdict
-    ) -> Iterator[tuple[UnitVerdict, npt.NDArray[np.bool_]]]:
+        self, offsets: npt.NDArray[np.int64], otherwise: FindingKind
+    ) -> Iterator[tuple[FindingKind, npt.NDArray[np.bool_]]]:
         is_duplicate = np.isin(offsets, self._right)
         is_record = np.isin(offsets, self._records)
         is_after = offsets >= self._log_end
-        yield UnitVerdict.DUPLICATE, is_duplicate
-        yield UnitVerdict.SHIFTED, is_record & ~is_duplicate
-        yield UnitVerdict.AFTER_END, is_after & ~is_record
+        yield FindingKind.UNIT_DUPLICATE, is_duplicate
+        yield FindingKind.UNIT_SHIFTED, is_record & ~is_duplicate
+        yield FindingKind.UNIT_AFTER_END, is_after & ~is_record
         yield otherwise, ~is_after & ~is_record
 
 
@@ -353,7 +315,7 @@ def _missing(ours: Side, theirs: Side, found: list[_Group]) -> npt.NDArray[np.in
 
     A shifted unit is a finding about another record.
     """
-    shifted = [places for verdict, _, places, _ in found if verdict is UnitVerdict.SHIFTED]
+    shifted = [places for kind, _, places, _ in found if kind is FindingKind.UNIT_SHIFTED]
     kept = np.ones(len(theirs.indexes), np.bool_)
     kept[np.concatenate([np.empty(0, np.int64), *shifted])] = False
     is_there = np.isin(ours.indexes, theirs.indexes[kept])
@@ -362,16 +324,17 @@ def _missing(ours: Side, theirs: Side, found: list[_Group]) -> npt.NDArray[np.in
 
 
 def _first(
-    verdict: UnitVerdict, side: Side, places: npt.NDArray[np.int64], pairs: dict[int, int] | None
-) -> Iterator[UnitFinding]:
+    kind: FindingKind, side: Side, places: npt.NDArray[np.int64], pairs: dict[int, int] | None
+) -> Iterator[Finding]:
+    """Yield the first findings of a group, without the queue."""
     for place in places[:_KEPT].tolist():
         unit = _shown(side, place)
         offset, physical = int(side.indexes[place]), int(side.units["physical_offset"][place])
-        if verdict is UnitVerdict.MISSING:
-            yield UnitFinding(verdict, offset, physical, unit, "no unit")
+        if kind is FindingKind.UNIT_MISSING:
+            yield Finding(kind, "", None, None, offset, physical, None, unit, "no unit")
         else:
             expected = "no unit here" if pairs is None else "the unit of the record that the log has for this place"
-            yield UnitFinding(verdict, offset, physical, expected, unit)
+            yield Finding(kind, "", None, None, offset, physical, None, expected, unit)
 
 
 def _shown(side: Side, place: int) -> str:
