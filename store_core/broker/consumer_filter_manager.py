@@ -12,7 +12,7 @@ from store_core.broker.consumer_filter import BloomFilter, BloomFilterData, Cons
 from store_core.errors import FilterError
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.java import DEFAULT_CAPACITY
-from store_core.format.release import DEFAULT_RELEASE, Release
+from store_core.format.release import DEFAULT_RELEASE, Release, rules_of
 from store_core.snapshot.config import CONSUMER_FILTERS
 from store_core.snapshot.config_json import ConfigFields, JsonObject
 from store_core.store.broker_config import BrokerConfig
@@ -70,13 +70,15 @@ class ConsumerFilterManager(ConfigManager):
         self._kept_ms = broker.filter_data_clean_time_span
         self._capacity = _TOPICS_CAPACITY
         self._topics: dict[str, dict[str, ConsumerFilterData]] = {}
+        self._replaced: set[tuple[str, str]] = set()
+        """Topics and groups of expressions that are only kept: see `ReleaseRules.keeps_replaced_filters`."""
 
     # ---- querying
 
     def get(self, topic: str, group: str) -> ConsumerFilterData | None:
         """Return what a group registered for a topic; None if nothing."""
         with self._lock:
-            return self._topics.get(topic, {}).get(group)
+            return None if (topic, group) in self._replaced else self._topics.get(topic, {}).get(group)
 
     def of_topic(self, topic: str) -> tuple[ConsumerFilterData, ...]:
         """Return what is registered for a topic, in the iteration order of Java's table."""
@@ -87,7 +89,7 @@ class ConsumerFilterManager(ConfigManager):
     def of_group(self, group: str) -> tuple[ConsumerFilterData, ...]:
         """Return what a group registered."""
         with self._lock:
-            return tuple(groups[group] for groups in self._topics.values() if group in groups)
+            return tuple(data for topic in self._topics if (data := self.get(topic, group)) is not None)
 
     def bit_map(self, request: DispatchRequest) -> bytes:
         """Return the map of a message; pass this to `DefaultMessageStore.open` as its `filter_bit_map`."""
@@ -116,6 +118,7 @@ class ConsumerFilterManager(ConfigManager):
 
         A version that is not newer than the registered one changes nothing, except that a group that left is active
         again with the same version. A newer one with the same expression keeps the time of the first registration.
+        A broker of 5.5.1 registers nothing for a topic that it does not have, which the caller knows.
 
         Returns
         -------
@@ -137,7 +140,10 @@ class ConsumerFilterManager(ConfigManager):
                 return self._put(replace(old, client_version=client_version, dead_time=dead_time))
             compiled = self._compiled(topic, group, expression, expression_type)
             if compiled is None:
-                self._topics.get(topic, {}).pop(group, None)
+                if rules_of(self._release).keeps_replaced_filters:
+                    self._replaced.add((topic, group))
+                else:
+                    self._topics.get(topic, {}).pop(group, None)
                 return False
             born = self._clock.now_ms()
             return self._put(
@@ -148,6 +154,7 @@ class ConsumerFilterManager(ConfigManager):
 
     def _put(self, data: ConsumerFilterData) -> bool:
         self._topics.setdefault(data.topic, {})[data.consumer_group] = data
+        self._replaced.discard((data.topic, data.consumer_group))
         return True
 
     def _compiled(self, topic: str, group: str, expression: str, expression_type: str) -> Sql92Expression | None:
@@ -171,7 +178,9 @@ class ConsumerFilterManager(ConfigManager):
             dead_until = self._clock.now_ms() - self._kept_ms
             kept = {
                 topic: {
-                    group: data for group, data in groups.items() if not (data.is_dead and data.dead_time <= dead_until)
+                    group: data
+                    for group, data in groups.items()
+                    if (topic, group) in self._replaced or not (data.is_dead and data.dead_time <= dead_until)
                 }
                 for topic, groups in self._topics.items()
             }
@@ -210,7 +219,7 @@ class ConsumerFilterManager(ConfigManager):
             return
         with self._lock:
             self._capacity = DEFAULT_CAPACITY
-            self._topics = topics
+            self._topics, self._replaced = topics, set()
 
     def _decode(self, fields: ConfigFields, topic: str, group: str) -> ConsumerFilterData:
         topic, group = fields.text("topic", topic), fields.text("consumerGroup", group)

@@ -245,6 +245,7 @@ _5_5_1: Final = replace(
     resets_queue_without_files=True,
     # files of the broker
     writes_pull_offsets=False,
+    keeps_replaced_filters=True,
 )
 
 RELEASE_RULES: Final[dict[Release, ReleaseRules]] = {

@@ -495,6 +495,11 @@ class ReleaseRules:
         "`subscriptionGroup.json` says which topics are forbidden to a group", "SubscriptionGroupManager, 5.0.0"
     )
 
+    keeps_replaced_filters: bool = _config(
+        "`consumerFilter.json` and bit maps keep an expression whose newer version does not compile, without its group",
+        "ConsumerFilterManager.SubscriptionFilterHandler.register, 5.5.1",
+    )
+
     # ---- delayed messages
     corrects_delay_offsets: bool = _delay(
         "offsets of delay levels are brought within their queues when they are loaded",

@@ -104,8 +104,12 @@ class Judge:
     def register(
         self, store: Path, broker: Answer, steps: Sequence[Answer], properties: dict[str, str]
     ) -> Future[Answer]:
-        """Register filter expressions, and ask after each step for the file and for the bit map of a message."""
-        fields = {**self._fields(store, {}), "broker": broker}
+        """Register filter expressions, and ask after each step for the file and for the bit map of a message.
+
+        The broker has the topics of all steps: one of 5.5.1 registers nothing for others.
+        """
+        topics = sorted({step["topic"] for step in steps})
+        fields = {**self._fields(store, {}), "broker": broker, "topics": topics}
         return self.process.submit("filters", **fields, steps=steps, properties=properties)
 
     def clean(self, store: Path, rounds: int, properties: dict[str, str], **settings: object) -> list[set[str]]:

@@ -60,12 +60,18 @@ def ours(filters: ConsumerFilterManager, step: Answer) -> Answer:
     else:
         filters.unregister(step["group"])
     request = DispatchRequest(step["topic"], 0, 0, 100, 0, 0, 0, properties=PROPERTIES)
-    return answer | {"file": without_times(filters.text()), "bitMap": filters.bit_map(request).hex()}
+    return answer | {"file": filters.text(), "bitMap": filters.bit_map(request).hex()}
 
 
 def without_times(text: str) -> str:
     """Remove the times at which groups registered and left, but not whether they did."""
     return TIME.sub(r"\1:1", text)
+
+
+def seen(answer: Answer, release: str) -> Answer:
+    """Return an answer of RocketMQ or ours; of 5.3.4 what the file says, as parts of 5.4.0 write it in the harness."""
+    text = without_times(answer["file"])
+    return {**answer, "file": json.loads(text) if release == "5.3.4" else text}
 
 
 def compare(judge: Judge, directory: Path, seed: int, **settings: Any) -> str:  # noqa: ANN401 -- of a BrokerConfig
@@ -79,13 +85,13 @@ def compare(judge: Judge, directory: Path, seed: int, **settings: Any) -> str:  
     broker = {"enableCalcFilterBitMap": True, "filterDataCleanTimeSpan": settings["span"]}
     asked = judge.register(directory, broker, drawn, PROPERTIES).result()["answers"]
     for step, theirs in zip(drawn, asked, strict=True):
-        assert {**theirs, "file": without_times(theirs["file"])} == ours(filters, step), step
+        assert seen(theirs, release) == seen(ours(filters, step), release), step
 
     file: str = asked[-1]["file"]
     clock.now = SystemClock().now_ms()
     loading = {"load": file, "topic": TOPICS[0]}
     (theirs,) = judge.register(directory, broker, [loading], PROPERTIES).result()["answers"]
-    assert {**theirs, "file": without_times(theirs["file"])} == ours(filters, loading)
+    assert seen(theirs, release) == seen(ours(filters, loading), release)
     return file
 
 

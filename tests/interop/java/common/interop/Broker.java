@@ -131,6 +131,9 @@ final class Broker implements AutoCloseable {
         BrokerConfig config = brokerConfig(job);
         BrokerController controller =
             new BrokerController(config, new NettyServerConfig(), new NettyClientConfig(), Store.config(job));
+        for (Object topic : job.getJSONArray("topics")) {
+            controller.getTopicConfigManager().getTopicConfigTable().put((String) topic, new TopicConfig((String) topic));
+        }
         ConsumerFilterManager filters = new ConsumerFilterManager(controller);
         CommitLogDispatcherCalcBitMap dispatcher = new CommitLogDispatcherCalcBitMap(config, filters);
         JSONArray answers = new JSONArray();
