@@ -22,19 +22,7 @@ def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
 
     These errors say themselves which place in the store they are about. All others are bugs and keep their tracebacks.
     """
-
-    @functools.wraps(method)
-    def called(*args: P.args, **kwargs: P.kwargs) -> T:
-        try:
-            return method(*args, **kwargs)
-        except Exception as error:
-            from store_core.errors import StoreError  # noqa: PLC0415 -- see pyspark_commitlog.source
-
-            if isinstance(error, StoreError):
-                raise error.with_traceback(None) from None
-            raise
-
-    return called
+    return _without_traceback(method)
 
 
 def without_traceback_at_the_end(method: Callable[P, T]) -> Callable[P, T]:
@@ -42,7 +30,10 @@ def without_traceback_at_the_end(method: Callable[P, T]) -> Callable[P, T]:
 
     Spark quotes all of it, with PySpark's own frames, so the exception's alone would not be enough.
     """
+    return _without_traceback(method, ends_process=True)
 
+
+def _without_traceback(method: Callable[P, T], *, ends_process: bool = False) -> Callable[P, T]:
     @functools.wraps(method)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
@@ -50,10 +41,11 @@ def without_traceback_at_the_end(method: Callable[P, T]) -> Callable[P, T]:
         except Exception as error:
             from store_core.errors import StoreError  # noqa: PLC0415 -- see pyspark_commitlog.source
 
-            if isinstance(error, StoreError):
+            if not isinstance(error, StoreError):
+                raise
+            if ends_process:
                 sys.tracebacklimit = 0
-                raise error.with_traceback(None) from None
-            raise
+            raise error.with_traceback(None) from None
 
     return called
 

@@ -256,24 +256,10 @@ class RefusedStream(DataSourceStreamReader):
         self._reason = reason
 
     @without_traceback_at_the_end
-    def initialOffset(self) -> NoReturn:  # noqa: N802 -- Spark's name
-        """Refuse a query that starts."""
+    def _refuse(self, *_: object) -> NoReturn:
         raise self._reason
 
-    @without_traceback_at_the_end
-    def latestOffset(self, start: object = None, limit: object = None) -> NoReturn:  # noqa: ARG002, N802 -- Spark's
-        """Refuse a query that has a checkpoint."""
-        raise self._reason
-
-    @without_traceback_at_the_end
-    def partitions(self, start: object, end: object) -> NoReturn:  # noqa: ARG002 -- Spark's names
-        """Refuse a query whose last batch is repeated."""
-        raise self._reason
-
-    def read(self, partition: InputPartition) -> NoReturn:
-        """Refuse as well; no query gets this far."""
-        del partition
-        raise self._reason
+    initialOffset = latestOffset = partitions = read = _refuse  # type: ignore[assignment]  # noqa: N815 -- Spark's names
 
 
 class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):

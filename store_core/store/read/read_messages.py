@@ -100,40 +100,8 @@ def read_messages(  # noqa: PLR0913 -- an argument for each option: editors comp
     --------
     >>> table = read_messages(store, columns=["topic", "body"], topic="orders").read_all()  # doctest: +SKIP
     """
-    named = dict(
-        columns=columns,
-        topic=topic,
-        topics_pattern=topics_pattern,
-        queue_id=queue_id,
-        tag=tag,
-        key=key,
-        unique_key=unique_key,
-        msg_id=msg_id,
-        physical_offset=physical_offset,
-        filter=filter,
-        filter_type=filter_type,
-        starting_offsets=starting_offsets,
-        ending_offsets=ending_offsets,
-        starting_timestamp=starting_timestamp,
-        ending_timestamp=ending_timestamp,
-        as_of=as_of,
-        time_zone=time_zone,
-        max_partition_bytes=max_partition_bytes,
-        min_partitions=min_partitions,
-        max_records_per_batch=max_records_per_batch,
-        mode=mode,
-        verify_crc=verify_crc,
-        decompress=decompress,
-        fail_on_data_loss=fail_on_data_loss,
-        use_consume_queues=use_consume_queues,
-        use_index_files=use_index_files,
-        release=release,
-        storage=storage,
-        config=config,
-        store_path_commit_log=store_path_commit_log,
-        **unknown,
-    )
-    options = parsed_options(path, named)
+    named = {name: value for name, value in locals().items() if name not in {"path", "unknown"}}
+    options = parsed_options(path, {**named, **unknown})
     return messages_of(options.stores_of(path), options)
 
 

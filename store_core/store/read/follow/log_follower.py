@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -33,59 +33,14 @@ if TYPE_CHECKING:
     from store_core.store.read.read_options import ReadOptions
 
 
-_STEP: Final = 1 << 20
-"""Bytes from one waypoint to the next: about as many are walked at most before a range begins."""
-
-
-@dataclass(slots=True)
-class _Passed:
-    """A walk through one segment, as physical offsets: records at which others may start, and where it has stopped."""
-
-    stop: int
-    offsets: list[int] = field(default_factory=list)
-
-
-@dataclass(frozen=True, slots=True)
-class Waypoints:
-    """Some of the sound records that a walk has passed in each segment, up to the first damage in it.
-
-    They only spare walking: a range has the same rows without them.
-    """
-
-    begin: int  # physical offset at which the walk began
-    _passed: dict[int, _Passed] = field(default_factory=dict)
-
-    def add(self, stretch: Stretch) -> None:
-        """Remember the next records of the walk, unless damage precedes them: only a walk through it finds them."""
-        segment, offsets = stretch.segment.start_offset, stretch.offsets
-        passed = self._passed.setdefault(segment, _Passed(max(segment, self.begin)))
-        if passed.stop != offsets[0]:
-            return
-        steps = np.arange(offsets[0], offsets[-1] + 1, _STEP)
-        passed.offsets += offsets[np.unique(np.searchsorted(offsets, steps))].tolist()
-        passed.stop = stretch.end_offset
-
-    def walk_start(self, part: ReadRange) -> int | None:
-        """Return where the reader of a range can start to walk; as the range itself has it if nothing is nearer."""
-        passed = self._passed.get(part.segment.start_offset)
-        if passed is None or part.begin > passed.stop:
-            return part.walk_start
-        number = int(np.searchsorted(passed.offsets, part.begin))
-        return passed.offsets[number - 1] if number else part.walk_start
-
-
 _log: Final = logging.getLogger("store_core")
 
 
-def batch_ranges(
-    log: LogSegments, start: LogPosition, end: LogPosition, options: ReadOptions, waypoints: Waypoints | None = None
-) -> list[ReadRange]:
+def batch_ranges(log: LogSegments, start: LogPosition, end: LogPosition, options: ReadOptions) -> list[ReadRange]:
     """Return the ranges between two positions, in log order.
 
     The segment that the batch ends in is read as if the log ended there, so that a batch has the same rows whatever
     was appended since.
-
-    * `waypoints`: Of a walk that began at `start`; they change where readers start to walk, and nothing else.
     """
     segments = [
         each
@@ -96,11 +51,7 @@ def batch_ranges(
         if options.is_strict:
             raise problem
         _log.warning("%s", problem.problem)
-    usual = Log(log.segments).usual_size
-    parts = split_ranges(list(_whole(segments, start, end, usual)), options)
-    return (
-        list(parts) if waypoints is None else [replace(part, walk_start=waypoints.walk_start(part)) for part in parts]
-    )
+    return list(split_ranges(list(_whole(segments, start, end, Log(log.segments).usual_size)), options))
 
 
 def _whole(segments: list[Segment], start: LogPosition, end: LogPosition, usual: int) -> Iterator[ReadRange]:
@@ -129,20 +80,16 @@ class ReadLimits:
 NO_LIMITS: Final = ReadLimits()
 
 
-def limited_end(
-    log: LogSegments, start: LogPosition, end: LogPosition, limits: ReadLimits, waypoints: Waypoints
-) -> LogPosition:
+def limited_end(log: LogSegments, start: LogPosition, end: LogPosition, limits: ReadLimits) -> LogPosition:
     """Return where a batch ends that begins at a position: at a record's end, no later than `end`.
 
-    If there are limits, the records of the batch are walked, and no more than about twice as many bytes; those that
-    are passed are added to `waypoints`.
+    If there are limits, the records of the batch are walked, and no more than about twice as many bytes.
     """
     if limits == NO_LIMITS:
         return end
     taken = 0
     last: tuple[Stretch, int] | None = None
     for stretch in log.stretches(start, end):
-        waypoints.add(stretch)
         count = _admitted(stretch, start, taken, limits)
         taken += count
         last = (stretch, count) if count else last
@@ -188,9 +135,8 @@ class LogFollower:
     """Follows the log at some paths.
 
     Between two calls it remembers only where the log ended last, so that its end is not searched for from the start of
-    a segment again; some records of the batch that it limited last, so that tasks need not walk to theirs; the first
-    records of segments; which losses and which odd files it has reported; and where reading ends altogether, once that
-    is fixed. All else follows from the positions that a caller passes.
+    a segment again; the first records of segments; which losses and which odd files it has reported; and where reading
+    ends altogether, once that is fixed. All else follows from the positions that a caller passes.
 
     * `paths`: See `store_core.snapshot.log.Log.of`.
     * `options`: Columns and filters have no influence on positions.
@@ -203,7 +149,6 @@ class LogFollower:
         self._compressed = compressed
         self._options = options
         self._end: LogPosition | None = None
-        self._walked: tuple[LogPosition, LogPosition, Waypoints] | None = None
         self._reported: set[str] = set()
         self._firsts: dict[Segment, RecordProof] = {}
         self._stop: LogPosition | None = None
@@ -264,7 +209,7 @@ class LogFollower:
         def find(log: LogSegments) -> LogPosition:
             resumed = self._resumed(log, start)
             end = self._end_of_reading(log, resumed)
-            return self._limited(log, resumed, end, limits) if _is_before(resumed, end) else resumed
+            return limited_end(log, resumed, end, limits) if _is_before(resumed, end) else resumed
 
         return self._retried(find)
 
@@ -285,23 +230,9 @@ class LogFollower:
             found = self._continued(log, start), self._continued(log, end)
             self._face_losses(found)
             begin, stop = (each.position for each in found)
-            if not _is_before(begin, stop):
-                return []
-            return batch_ranges(log, begin, stop, self._options, self._waypoints(begin, stop))
+            return batch_ranges(log, begin, stop, self._options) if _is_before(begin, stop) else []
 
         return self._retried(plan)
-
-    def _limited(self, log: LogSegments, start: LogPosition, end: LogPosition, limits: ReadLimits) -> LogPosition:
-        waypoints = Waypoints(start.physical_offset)
-        found = limited_end(log, start, end, limits, waypoints)
-        self._walked = start, found, waypoints
-        return found
-
-    def _waypoints(self, start: LogPosition, end: LogPosition) -> Waypoints | None:
-        """Return those of a batch that was limited here: the records at both ends prove that it is still the same."""
-        if self._walked is None or self._walked[:2] != (start, end):
-            return None
-        return self._walked[2]
 
     def _end_of_reading(self, log: LogSegments, start: LogPosition) -> LogPosition:
         if self._stop is None:
