@@ -13,14 +13,13 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_commitlog.errors import without_traceback
 from store_core.errors import StoreError
-from store_core.files.store_path import given_paths
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.ranges import ReadRange, task_groups
 from store_core.store.read.read_plan import plan_ranges
 from store_core.store.read.stored_topics import TopicWatch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -86,7 +85,7 @@ class CommitLogReader(DataSourceReader):
         try:
             stores = self._options.stores_of(self._paths)
             plans = [(self.name_of(store), plan_ranges(store.paths, self._options, by_tail=True)) for store in stores]
-            warn_of_unknown_topics(stores, self._options)
+            TopicWatch.of(stores, self._options).warn_before_read()
         except NotImplementedError as error:
             # Spark's planner would treat it as "one partition without a value", and the DataFrame would be empty.
             raise StoreError(str(error)) from None
@@ -123,11 +122,6 @@ class CommitLogReader(DataSourceReader):
         if self._times is not None:
             found = replace(self._times.for_task(), columns=self._options.columns)
         return replace(found, starting_timestamp=None) if self._is_followed else found
-
-
-def warn_of_unknown_topics(stores: Iterable[Store], options: ReadOptions) -> None:
-    """Warn of topics and queues that are asked for, and that no store knows outside its log."""
-    TopicWatch.of([path for store in stores for path in given_paths(store.paths)], options).warn_before_read()
 
 
 def _hint_at_scan(size: int) -> None:

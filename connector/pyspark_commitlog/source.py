@@ -21,7 +21,6 @@ from pyspark_commitlog.errors import require_pyspark, without_traceback
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
-    from pyspark_commitlog.options import CommitLogOptions
     from pyspark_commitlog.stream import StreamOptions
 
 
@@ -75,6 +74,7 @@ class CommitLogDataSource(DataSource):
         InvalidOptionError
             If an option is unknown or invalid, or the schema does not fit a commit log.
         """
+        from pyspark_commitlog.options import CommitLogOptions  # noqa: PLC0415
         from pyspark_commitlog.reader import CommitLogReader  # noqa: PLC0415
         from pyspark_commitlog.schema import ReadSchema  # noqa: PLC0415
 
@@ -82,7 +82,7 @@ class CommitLogDataSource(DataSource):
             from pyspark_commitlog.views import ViewRead, ViewReader  # noqa: PLC0415
 
             return ViewReader(ViewRead.from_spark(self.options), schema)
-        options = self._options()
+        options = CommitLogOptions.from_spark(self.options)
         columns = ReadSchema.of(schema, named=options.columns, nullable=options.read.is_permissive)
         return CommitLogReader(options.paths, options.read, columns, options.times)
 
@@ -167,12 +167,6 @@ class CommitLogDataSource(DataSource):
 
         require_pyspark()
         return not is_messages(self.options.get("view", MESSAGES))
-
-    def _options(self) -> CommitLogOptions:
-        from pyspark_commitlog.options import CommitLogOptions  # noqa: PLC0415
-
-        require_pyspark()
-        return CommitLogOptions.from_spark(self.options)
 
     def _stream_options(self) -> StreamOptions:
         """Parse the options of a batch or a stream: `schema` is called for both, and is not told which it is."""

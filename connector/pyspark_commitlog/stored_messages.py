@@ -9,11 +9,10 @@ import pyarrow.compute as pc
 
 from pyspark_commitlog.options import CommitLogOptions, GivenOptions
 from store_core.errors import InvalidOptionError
-from store_core.files.store_path import store_roots
 from store_core.format.words import did_you_mean
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_messages import read_messages
-from store_core.store.read.stored_topics import hint_of, stored_topics
+from store_core.store.read.stored_topics import hint_of, roots_of, stored_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -43,7 +42,7 @@ def check_asked_for(path: str, options: Mapping[str, str]) -> None:
             path,
             kept,
             read.topic,
-            stored_topics(root for store in read.stores_of(path) for root in store_roots(store.paths)),
+            stored_topics(roots_of(read.stores_of(path))),
         )
     in_topics = kept | {name: given[name] for name in ("topic", "topicspattern") if name in given}
     if read.queue_id:

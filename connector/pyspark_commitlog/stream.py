@@ -13,12 +13,13 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from pyspark_commitlog.errors import without_traceback_at_the_end
 from pyspark_commitlog.options import SESSION_ZONE, CommitLogOptions
-from pyspark_commitlog.reader import CommitLogPartition, CommitLogReader, warn_of_unknown_topics
+from pyspark_commitlog.reader import CommitLogPartition, CommitLogReader
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.store.read.follow.log_follower import NO_LIMITS, ReadLimits
 from store_core.store.read.follow.stores_follower import Positions, StoresFollower, behind
 from store_core.store.read.option_table import Option
 from store_core.store.read.option_values import OPTION_PARSERS
+from store_core.store.read.stored_topics import TopicWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -134,8 +135,11 @@ class StreamOptions:
         return cls(
             CommitLogOptions.from_spark(given),
             starts_at_end,
-            ReadLimits(_count(own, "maxOffsetsPerTrigger"), _bytes(own, "maxBytesPerTrigger")),
-            _count(own, "minOffsetsPerTrigger"),
+            ReadLimits(
+                _parsed(own, "maxOffsetsPerTrigger", "min_partitions"),
+                _parsed(own, "maxBytesPerTrigger", "max_partition_bytes"),
+            ),
+            _parsed(own, "minOffsetsPerTrigger", "min_partitions"),
             _delay(own.get("maxtriggerdelay")),
             next((name for key, name in _ENDS.items() if key in given), ""),
         )
@@ -179,14 +183,6 @@ class StreamOptions:
                 "option maxTriggerDelay: expected minOffsetsPerTrigger as well, found none: only a batch that waits "
                 "for a number of records is delayed. For a batch every so often: trigger(processingTime=...)"
             )
-
-
-def _count(own: Mapping[str, str], name: str) -> int | None:
-    return _parsed(own, name, "min_partitions")
-
-
-def _bytes(own: Mapping[str, str], name: str) -> int | None:
-    return _parsed(own, name, "max_partition_bytes")
 
 
 def _parsed(own: Mapping[str, str], name: str, like: str) -> int | None:
@@ -284,7 +280,7 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
         """Return where a new query begins. Called once for it, and not after a restart."""
         self._check()
-        warn_of_unknown_topics(self._follower.stores.values(), self._options.common.read)
+        TopicWatch.of(tuple(self._follower.stores.values()), self._options.common.read).warn_before_read()
         return self._follower.as_json(self._follower.initial(at_end=self._options.starts_at_end))
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 -- Spark's name

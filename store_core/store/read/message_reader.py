@@ -97,7 +97,7 @@ def _read_picks(
     part: ReadRange, windows: PickWindows, options: ReadOptions, watch: TopicWatch | None
 ) -> Iterator[pa.RecordBatch]:
     """Read picked records if they are what their units say, else all of the range."""
-    wrong = windows.check(is_kept=True)
+    wrong = windows.check()
     if wrong is not None:
         yield from read_range(part.scanned(wrong), options, None, watch)
         return

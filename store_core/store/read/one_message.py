@@ -99,37 +99,16 @@ def find_message(
 
 def meanings_of(what: str, kind: NamedBy | None) -> Iterator[dict[str, Any]]:
     """Yield the options of the reader for what a word may mean, the likeliest first; arguments as of `find_message`."""
-    for each in _kinds(what) if kind is None else (kind,):
-        found = _OPTIONS[each](what)
-        if found is not None:
-            yield found
-
-
-def _kinds(what: str) -> tuple[NamedBy, ...]:
-    if is_message_id(what):
-        return NamedBy.ID, NamedBy.KEY
-    return (NamedBy.POSITION, NamedBy.KEY) if _POSITION.fullmatch(what) else (NamedBy.KEY,)
-
-
-def _key_options(what: str) -> dict[str, Any]:
-    return {"key": what}
-
-
-def _id_options(what: str) -> dict[str, Any] | None:
-    return {"msg_id": what.upper()} if is_message_id(what) else None
-
-
-def _position_options(what: str) -> dict[str, Any] | None:
-    found = _POSITION.fullmatch(what)
-    if found is None:
-        return None
-    topic, queue_id, offset = found["topic"], int(found["queue_id"]), int(found["offset"])
-    return {
-        "topic": [topic],
-        "queue_id": queue_id,
-        "starting_offsets": {topic: {queue_id: offset}},
-        "ending_offsets": {topic: {queue_id: offset + 1}},
-    }
-
-
-_OPTIONS: Final = {NamedBy.KEY: _key_options, NamedBy.ID: _id_options, NamedBy.POSITION: _position_options}
+    position = _POSITION.fullmatch(what)
+    if kind in (None, NamedBy.ID) and is_message_id(what):
+        yield {"msg_id": what.upper()}
+    if kind in (None, NamedBy.POSITION) and position is not None:
+        topic, queue_id, offset = position["topic"], int(position["queue_id"]), int(position["offset"])
+        yield {
+            "topic": [topic],
+            "queue_id": queue_id,
+            "starting_offsets": {topic: {queue_id: offset}},
+            "ending_offsets": {topic: {queue_id: offset + 1}},
+        }
+    if kind in (None, NamedBy.KEY):
+        yield {"key": what}

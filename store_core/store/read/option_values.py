@@ -159,10 +159,6 @@ def _position(name: str, value: object) -> int:
     return parse_integer(name, value, 0, _LONG, f"a physical offset: a number from 0 to {_LONG}")
 
 
-def _use(name: str, value: object) -> str:
-    return _one_of("auto", "never", fold=str.lower)(name, value)
-
-
 def _file_or_directories(name: str, value: object) -> str:
     found = os.fspath(value) if isinstance(value, str | os.PathLike) else value
     if not isinstance(found, str) or not found.strip() or not _is_path(found):
@@ -304,8 +300,8 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "verify_crc": _boolean,
     "decompress": _boolean,
     "fail_on_data_loss": _boolean,
-    "use_consume_queues": _use,
-    "use_index_files": _use,
+    "use_consume_queues": _one_of("auto", "never", fold=str.lower),
+    "use_index_files": _one_of("auto", "never", fold=str.lower),
     "release": _one_of(*RELEASES, hint=release_hint),
     "storage": _storage,
     "config": _file_or_directories,

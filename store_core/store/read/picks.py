@@ -189,12 +189,12 @@ class PickWindows:
         self._kept: list[PickWindow] = []
         self._opened = open_segment(segment) if opened is None else opened
 
-    def check(self, *, is_kept: bool = False) -> int | None:
+    def check(self) -> int | None:
         """Return the physical offset of the first record that is not what its unit says; None if all are.
 
-        * `is_kept`: Whether what was read stays for `checked`, as far as it is not too much.
+        What was read stays for `checked`, as far as it is not too much.
         """
-        room = _MOST_KEPT if is_kept else 0
+        room = _MOST_KEPT
         for part in self._parts:
             wrong = self._first_outside(part)
             if wrong is not None:

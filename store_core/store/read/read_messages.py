@@ -9,13 +9,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Never, SupportsIndex, Typ
 
 import pyarrow as pa
 
-from store_core.files.store_path import StorePaths, given_paths, store_roots
-from store_core.files.url_path import UrlPath
 from store_core.format.columns import arrow_schema
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_options import ReadOptions, with_absolute_times
 from store_core.store.read.read_plan import plan_and_walk, plan_ranges
-from store_core.store.read.stored_topics import TopicWatch, stored_queues, stored_topics
+from store_core.store.read.stored_topics import TopicWatch, roots_of, stored_queues, stored_topics
 
 if TYPE_CHECKING:
     import os
@@ -23,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import date, tzinfo
 
+    from store_core.files.store_path import StorePaths
     from store_core.snapshot.store import Store
     from store_core.store.read.lookup.explanation import ReadExplanation
     from store_core.store.read.option_values import ReadMode
@@ -117,7 +116,7 @@ def messages_of(stores: Sequence[Store], options: ReadOptions, *, by_moment: boo
         plan_and_walk(store if by_moment else store.paths, each, by_tail=True)
         for store, each in zip(stores, asked, strict=True)
     ]
-    watch = TopicWatch.of(paths_of(stores), options)
+    watch = TopicWatch.of(stores, options)
     batches = watch.to_end(
         batch
         for each, (plan, mapped) in zip(asked, planned, strict=True)
@@ -125,15 +124,6 @@ def messages_of(stores: Sequence[Store], options: ReadOptions, *, by_moment: boo
         for batch in read_range(part, each, mapped, watch)
     )
     return pa.RecordBatchReader.from_batches(arrow_schema(options.columns, nullable=options.is_permissive), batches)
-
-
-def paths_of(stores: Sequence[Store]) -> StorePaths:
-    """Return the paths of all stores, for who looks for topics beside logs; only one if that can't look there."""
-    if len(stores) == 1:
-        return stores[0].paths
-    paths = [path for store in stores for path in given_paths(store.paths)]
-    remote = [path for path in paths if isinstance(path, UrlPath)]
-    return remote[:1] or paths
 
 
 def explain(path: StorePaths, **options: object) -> ReadExplanation:
@@ -176,7 +166,7 @@ def has_unknown_topic(paths: StorePaths, options: ReadOptions) -> bool:
     """
     if not options.topic and not options.queue_id:
         return False
-    roots = tuple(root for store in options.stores_of(paths) for root in store_roots(store.paths))
+    roots = roots_of(options.stores_of(paths))
     known = stored_topics(roots)
     if options.topic and known.isdisjoint(options.topic):
         return True
@@ -217,6 +207,6 @@ def is_nowhere(paths: StorePaths, read: Mapping[str, Any]) -> bool:
     if not has_unknown_topic(paths, options):
         return False
     stores = options.stores_of(paths)
-    TopicWatch.of(paths_of(stores), options).warn_of_queues()
+    TopicWatch.of(stores, options).warn_of_queues()
     ranges = [part for store in stores for part in plan_ranges(store.paths, options).ranges]
     return not any(batch.num_rows for part in ranges for batch in read_range(part, options))

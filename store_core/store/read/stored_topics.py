@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.errors import StoreError
-from store_core.files.store_path import StorePaths, located, store_roots
+from store_core.files.store_path import given_paths, store_roots
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.arrow_slices import texts
 from store_core.format.words import did_you_mean, known_names
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from store_core.snapshot.store import Store
     from store_core.store.read.read_options import AskedQueue, ReadOptions
 
 
@@ -31,6 +32,11 @@ _log: Final = logging.getLogger("store_core")
 
 _MOST_QUEUES: Final = 1 << 16
 _MOST_SHOWN: Final = 20
+
+
+def roots_of(stores: Iterable[Store]) -> tuple[Path, ...]:
+    """Return the directories that may be the roots of some stores."""
+    return tuple(dict.fromkeys(root for store in stores for root in store_roots(store.paths)))
 
 
 def stored_topics(roots: Iterable[Path]) -> frozenset[str]:
@@ -111,12 +117,11 @@ class TopicWatch:
     queues: tuple[AskedQueue, ...]  # queues that are asked for by their ids
 
     @classmethod
-    def of(cls, paths: StorePaths, options: ReadOptions) -> TopicWatch:
-        """Look up the topics and queues of options in the stores of some paths; if there are none, nothing is read."""
+    def of(cls, stores: Sequence[Store], options: ReadOptions) -> TopicWatch:
+        """Look up the topics and queues of options beside the logs of stores; if none is named, nothing is read."""
         asked, queues = set(options.named_topics), options.asked_queues
-        places = located(paths)
-        is_local = places is paths and not isinstance(paths, UrlPath)
-        roots = store_roots(paths) if (asked or queues) and is_local else ()
+        is_local = not any(isinstance(path, UrlPath) for store in stores for path in given_paths(store.paths))
+        roots = roots_of(stores) if (asked or queues) and is_local else ()
         missing = asked - {topic for root in roots for topic in _with_queues(root, asked)}
         needs_all = missing or any(not topics for topics, _ in queues)
         known = stored_topics(roots) if needs_all else frozenset[str]()

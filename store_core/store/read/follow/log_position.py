@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Final, Self, TypeGuard
+from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import InvalidOptionError
 from store_core.format.columnar.chain import Place
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 
 _LONG: Final = 2**63 - 1
-_INT: Final = 2**31 - 1
-_CRC: Final = 2**32 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,23 +54,23 @@ class RecordProof:
 
     def as_json(self) -> dict[str, int]:
         """Return the proof as values for JSON."""
-        return {_JSON_NAMES[name]: value for name, value in asdict(self).items()}
+        return {_JSON[name][0]: value for name, value in asdict(self).items()}
 
     @classmethod
     def from_json(cls, name: str, found: object) -> Self | None:
         """Return what `as_json` made; None for None."""
         if found is None:
             return None
-        return cls(**{field: json_integer(name, found, key, _MOST[field]) for field, key in _JSON_NAMES.items()})
+        return cls(**{field: json_integer(name, found, key, most) for field, (key, most) in _JSON.items()})
 
 
-_JSON_NAMES: Final = {
-    "physical_offset": "physicalOffset",
-    "size": "size",
-    "store_timestamp": "storeTimestamp",
-    "head_crc": "headCrc",
+_JSON: Final = {
+    "physical_offset": ("physicalOffset", _LONG),
+    "size": ("size", 2**31 - 1),
+    "store_timestamp": ("storeTimestamp", _LONG),
+    "head_crc": ("headCrc", 2**32 - 1),
 }
-_MOST: Final = {"physical_offset": _LONG, "size": _INT, "store_timestamp": _LONG, "head_crc": _CRC}
+"""Name of a field -> its name in JSON, and the largest value that makes sense."""
 
 
 def json_integer(name: str, found: object, key: str, most: int = _LONG) -> int:
@@ -82,7 +80,7 @@ def json_integer(name: str, found: object, key: str, most: int = _LONG) -> int:
     * `found`: The object, of any type.
     * `most`: The largest value that makes sense; the smallest is 0, and for times any negative one.
     """
-    value = found.get(key) if _is_object(found) else None
+    value = found.get(key) if isinstance(found, dict) else None
     least = -_LONG if key == "storeTimestamp" else 0
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
         raise InvalidOptionError(
@@ -90,10 +88,6 @@ def json_integer(name: str, found: object, key: str, most: int = _LONG) -> int:
             f"format 'commitlog' has written: was the checkpoint made by another source, or edited?"
         )
     return value
-
-
-def _is_object(found: object) -> TypeGuard[Mapping[str, object]]:
-    return isinstance(found, dict)
 
 
 _NAME: Final = "the offset of a stream"

@@ -73,7 +73,7 @@ def test_what_changes_after_the_check_is_not_decoded(part: ReadRange) -> None:
     path = Path(part.segment.path)
     whole = path.read_bytes()
     with windows_of(part) as windows:
-        assert windows.check(is_kept=True) is None
+        assert windows.check() is None
         path.write_bytes(bytes(len(whole)))
         if picked_records._MOST_KEPT:
             assert sum(len(window.picks) for window in windows.checked()) == len(part.picks or ())

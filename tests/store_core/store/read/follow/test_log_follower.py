@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -24,7 +23,7 @@ from store_core.errors import (
     TruncatedLogError,
 )
 from store_core.format.columnar import lockstep
-from store_core.store.read.follow import log_follower, log_segments
+from store_core.store.read.follow import log_segments
 from store_core.store.read.follow.log_follower import ReadLimits
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.read_messages import read_messages
@@ -386,37 +385,6 @@ def test_a_batch_that_is_planned_again_has_the_same_rows(followed: Followed) -> 
     followed.restart()
 
     assert [followed.read(*pair) for pair in pairwise(ends)] == before
-
-
-def test_tasks_begin_at_records_that_limiting_the_batch_has_passed(
-    followed: Followed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_follower, "_STEP", 100)
-    followed.restart(min_partitions=8)
-    start = followed.first()
-    end = followed.advance(start, ReadLimits(max_records=len(followed.offsets) - 1))
-    parts = followed.follower.ranges(start, end)
-    again = followed.restart().follower.ranges(start, end)
-
-    assert [replace(part, walk_start=None) for part in parts] == [replace(part, walk_start=None) for part in again]
-    for part in parts:
-        before = [offset for offset in followed.offsets if part.segment.start_offset <= offset < part.begin]
-        assert part.walk_start in before[-2:] or not before
-
-
-def test_what_follows_damage_is_found_only_by_walking_through_it(
-    followed: Followed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(log_follower, "_STEP", 1)
-    followed.log.flip(followed.offsets[3] + MAGIC_AT)
-    followed.write()
-    followed.restart(min_partitions=8)
-    start = followed.first()
-    parts = followed.follower.ranges(start, followed.advance(start, TEN))
-    walked = {part.walk_start for part in parts if part.segment.start_offset == SIZE}
-
-    assert len(parts) > 4
-    assert walked <= {None, *followed.offsets[:3]}
 
 
 def test_damage_in_a_batch_ends_the_stream_when_it_is_read(followed: Followed) -> None:
