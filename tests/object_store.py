@@ -34,9 +34,9 @@ class Faults:
     """What goes wrong with requests that read, and what was asked.
 
     * `every`: One request in this many fails; 0 for none.
-    * `kinds`: In turns: ``throttle`` (503, SlowDown), ``limit`` (429), ``cut`` (the body ends early), ``refuse`` (500),
-      ``short`` (a shorter body that says so), ``delay`` (a pause). Of ``HEAD``, which has no body, only the status can
-      be wrong.
+    * `kinds`: In turns, of which `turns` were taken: ``throttle`` (503, SlowDown), ``limit`` (429), ``cut`` (the body
+      ends early), ``refuse`` (500), ``short`` (a shorter body that says so), ``delay`` (a pause). Of ``HEAD``, which
+      has no body, only the status can be wrong; the next GET then has the turn.
     * `before`: Is called with the path of each GET before it is answered.
     """
 
@@ -46,6 +46,7 @@ class Faults:
     gets: int = 0
     heads: int = 0
     lists: int = 0
+    turns: int = 0
     bytes_sent: int = 0
     injected: Counter[str] = field(default_factory=Counter)
     lock: threading.Lock = field(default_factory=threading.Lock)
@@ -62,8 +63,11 @@ class Faults:
             self.gets += not is_head and is_object
             if not self.every or self.asked % self.every:
                 return ""
-            kind = self.kinds[self.injected.total() % len(self.kinds)]
-            kind = "throttle" if is_head and kind in ("cut", "short") else kind
+            kind = self.kinds[self.turns % len(self.kinds)]
+            if is_head and kind in ("cut", "short"):
+                kind = "throttle"
+            else:
+                self.turns += 1
             self.injected[kind] += 1
             return kind
 

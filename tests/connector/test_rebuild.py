@@ -301,9 +301,9 @@ def test_a_comparison_names_every_difference(tmp_path: Path) -> None:
     report = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0))
 
     assert {
-        ("topic0", 0): {"wrong_tags_code": 1},
-        ("topic1", 0): {"missing": 30},
-        ("topic2", 0): {"missing": 1},
+        ("topic0", 0): {"unit_wrong_tags_code": 1},
+        ("topic1", 0): {"unit_missing": 30},
+        ("topic2", 0): {"unit_missing": 1},
     } == differing(report)
     assert [3, 0, 29] == [each.first[0].queue_offset for each in report.judged if each.counts]
     assert (1, 1) == report.index_differences[:2]
@@ -322,7 +322,7 @@ def test_a_live_store_may_be_newer_than_what_was_read(tmp_path: Path) -> None:
     still = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0))
 
     assert {} == differing(newer)
-    assert [{"extra": 1}] == list(differing(still).values())
+    assert [{"unit_extra": 1}] == list(differing(still).values())
 
 
 # ---- many queues

@@ -57,6 +57,6 @@ def test_a_golden_store_differs_from_its_log_in_nothing_but_the_torn_unit(
     report = rebuild_here(golden_store.root, tmp_path / "none", rules, compared=LogBounds(min_offset))
     found = list(differing(report).values())
 
-    assert ([{"extra": 1}] if golden_store.golden.scenario in WITH_A_TORN_UNIT else []) == found
+    assert ([{"unit_extra": 1}] if golden_store.golden.scenario in WITH_A_TORN_UNIT else []) == found
     assert (0, 2 if golden_store.golden.scenario == LIVE else 0) == report.index_differences[:2]
     assert not (tmp_path / "none").exists()
