@@ -23,7 +23,7 @@ from store_core.files.remote_bytes import RemoteFile, RemoteReader
 from store_core.files.storage import Attempts, RemotePath, Storage
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from pyarrow.fs import FileInfo, FileSelector, FileSystem
 
@@ -380,6 +380,10 @@ class UrlFile:
             self._whole = self._reader.read(0, self._file.size)
         return (self._whole or b"")[offset:end] if offset < end else b""
 
+    def viewer(self, size: int) -> Callable[[int, int], memoryview]:  # noqa: ARG002 -- the protocol's
+        """Return what reads bytes: the extension of a queue is read so."""
+        return lambda begin, end: memoryview(self.read(end - begin, begin))
+
     def next_data(self, offset: int) -> tuple[int, int] | None:
         """Return the rest of the file: a storage knows no holes."""
         return (offset, self._file.size) if offset < self._file.size else None
@@ -395,7 +399,7 @@ class UrlFile:
             f"{self._file.path.url}: expected a file of this machine, found one that can only be read"
         )
 
-    fileno = sync = grow = truncate = reserve = viewer = source = write
+    fileno = sync = grow = truncate = reserve = source = write
 
 
 def remote_file_of(path: Path) -> RemoteFile | None:

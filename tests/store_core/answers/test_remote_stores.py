@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from click.testing import CliRunner
 
-from store_core import DefaultMessageStore, plan_rebuild, rebuild_consume_queue, store_at
+from store_core import DefaultMessageStore, Message, MessageStoreConfig, plan_rebuild, rebuild_consume_queue, store_at
 from store_core.answers import (
     bill,
     check,
@@ -81,6 +81,16 @@ def test_answers_are_those_of_a_local_copy(name: str, golden: Callable[[str], Un
     url = in_memory(root, name)
     for answer in ANSWERS:
         assert answer_of(answer, root) == answer_of(answer, url), answer
+
+
+def test_a_check_by_url_reads_the_extensions_of_queues(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    config = MessageStoreConfig(mapped_file_size_commit_log=4096, max_index_num=40, enable_consume_queue_ext=True)
+    with DefaultMessageStore.open(root, config) as store:
+        for _ in range(9):
+            store.put_message(Message("orders", b"body", properties={"TAGS": "paid"}))
+    assert [each for each in (root / "consumequeue_ext").rglob("*") if each.is_file()]
+    assert answer_of("check", root) == answer_of("check", in_memory(root, "extended"))
 
 
 @pytest.mark.soak
