@@ -67,7 +67,7 @@ def test_lag_is_what_the_broker_says_of_every_queue(tmp_path: Path) -> None:
             others = {queue: row["state"] for queue, row in found.items() if row["messages"] and queue not in told}
             # The broker leaves a retry topic out until the group has an offset in it.
             assert set(others.items()) <= {((f"%RETRY%{group}", 0), "no_offset")}
-        consumed = lag(broker.store, group=("slow",), messages=True, limit=MESSAGES)
+        consumed = lag(broker.store, group=("slow",), messages=True, rows=MESSAGES)
         rows = consumed.tables["messages"].to_pylist()
         left = {row["unique_key"] for row in rows if row["topic"] == "Topic2"}
         sent = read_messages(broker.store, columns=["unique_key"], topic="Topic2").read_all()["unique_key"].to_pylist()
