@@ -53,7 +53,7 @@ if TYPE_CHECKING:
 
     from store_core.format.release import Release
     from store_core.store.parts import Engine
-    from store_core.store.rebuild.options import RebuildOptions
+    from store_core.store.rebuild.options import RebuildOptions, RebuildRules
 
 
 RELEASE_GIVEN: Final = "it was asked for"
@@ -183,7 +183,7 @@ class _RepeatedCheck:
 
     def _plan(self, options: RebuildOptions) -> RebuildPlan:
         plan = RebuildPlan.of(self.path, options, _readable_batch_topics if self.is_of_all else configured_batch_topics)
-        rules = replace(plan.rules, is_salvaged=True, is_proven=True)
+        rules = replace(plan.rules, is_proven=True)
         if self.is_log_alone:
             rules = replace(rules, has_queues=False, has_index=False)
             return replace(plan, rules=rules, assumptions=())
@@ -196,7 +196,6 @@ class CheckedStore:
 
     plan: RebuildPlan  # of the comparison: the rules that were followed
     bounds: LogBounds
-    segments: int  # how many were read
     compared: RebuildReport  # the comparison
     tally: Tally  # has all places with findings
     index: tuple[KeyFile, ...]  # the files of the index that the release loads, oldest first
@@ -299,10 +298,7 @@ class _Check:
         notes += self._moment_note(bounds)
         notes += (_SEEMS_OPEN.format(store / ABORT_FILE),) if not is_open and judged.seems_open else ()
         certificates = tuple(judged.certificates())
-        segments = sum(not self.is_live or each.start_offset < bounds.log_end for each in log.segments)
-        return CheckedStore(
-            self.plan, bounds, segments, compared, tally, index.files, certificates, notes, is_live=self.is_live
-        )
+        return CheckedStore(self.plan, bounds, compared, tally, index.files, certificates, notes, is_live=self.is_live)
 
     @staticmethod
     def _moment_note(bounds: LogBounds) -> tuple[str, ...]:
@@ -330,17 +326,18 @@ class _Check:
         compared again where that is another one.
         """
         plan, bounds = self.plan, supposed
-        report = self._compared_within(bounds, index)
+        report = self._compared_within(bounds, plan.rules, index)
         if not (self.is_live or arrives_at(report.outcomes, bounds.log_end)):
             bounds = bounds._replace(end=find_end(log.segments))
-        if bounds != supposed:
-            report = self._compared_within(bounds, index)
+        is_salvaged = report.is_doubtful or (not self.is_live and report.read_end_offset < bounds.log_end)
+        if is_salvaged or bounds != supposed:
+            report = self._compared_within(bounds, replace(plan.rules, is_salvaged=is_salvaged), index)
         check_wanted(report, plan.store, plan.rules, OsFileSystem())
         return bounds, report
 
-    def _compared_within(self, bounds: LogBounds, index: LoadedIndex) -> RebuildReport:
-        plan, clock = self.plan, self.clock
-        return rebuild_by(self.engine, plan.store, plan.output, plan.rules, compared=bounds, index=index, clock=clock)
+    def _compared_within(self, bounds: LogBounds, rules: RebuildRules, index: LoadedIndex) -> RebuildReport:
+        plan = self.plan
+        return rebuild_by(self.engine, plan.store, plan.output, rules, compared=bounds, index=index, clock=self.clock)
 
     def _restart(self, compared: RebuildReport) -> int:
         """Return from where a restart adds units, if any are missing."""

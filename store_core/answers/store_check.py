@@ -223,7 +223,7 @@ class CheckReport(Report[CheckFacts]):
             release_why=checked.release_why,
             was_closed=not checked.bounds.is_open,
             is_live=checked.is_live,
-            segments=checked.segments,
+            segments=len(checked.compared.outcomes),
             records=compared.records,
             min_offset=plan.min_offset,
             end_offset=compared.end_offset,

@@ -179,8 +179,9 @@ class RebuildRules:
     """Whether to continue after damage with the next record that proves itself, as reading in mode DROPMALFORMED does.
     Otherwise the log ends at the first bytes that are not a record, as for a broker."""
     is_proven: bool = False
-    """With `is_salvaged`, whether a record also counts as damage if it has no store time, or does not match the
-    checksum over all of it that it has. A broker checks neither, nor does dispatching."""
+    """Whether a record also counts as damage if it is not where it says it is, has no store time, or does not match the
+    checksum over all of it that it has; and a blank record if it is not as long as the rest of its file. A broker
+    checks none of these, nor does dispatching. Without `is_salvaged`, they are only counted."""
     queues: frozenset[tuple[str, int]] | None = None  # only these queues, by topic and id; None for all
 
     @property

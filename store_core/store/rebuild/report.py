@@ -162,6 +162,11 @@ class RebuildReport:
         """Whether the log ends in bytes that are not a record, lacks a segment, or continues after its end."""
         return bool(self.problems or self.lost_count or _damage(self))
 
+    @property
+    def is_doubtful(self) -> bool:
+        """Whether the log is damaged, or has what a broker takes although it is damaged (`RebuildRules.is_proven`)."""
+        return self.is_damaged or any(outcome.unproven for outcome in self.outcomes)
+
 
 def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
     """Return the report as values for JSON; times are in ISO 8601, or null if there is none."""
@@ -210,7 +215,7 @@ def as_json(report: RebuildReport, **more: object) -> dict[str, Any]:
 
 def _segment(outcome: SegmentOutcome) -> dict[str, Any]:
     values = _with_time(outcome, "last_store_timestamp") | {"refused": None, "lost": None}  # listed elsewhere
-    of_checks = ("passed_over", "light", "index", "unexpandable", "unexpandable_first", "is_sound")
+    of_checks = ("passed_over", "light", "index", "unproven", "unexpandable", "unexpandable_first", "is_sound")
     for name in of_checks:  # or of all segments
         del values[name]
     return values

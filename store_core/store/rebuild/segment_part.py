@@ -155,6 +155,8 @@ class SegmentOutcome:
     lost: tuple[LostRange, ...] = ()  # the first of these
     left_out: int = 0
     """Number of sound records after damage that were left out because, by the rules, the log ends at damage."""
+    unproven: int = 0
+    """With `RebuildRules.is_proven`: how many records, and blank ones, a broker takes although they are damaged."""
     light: LightRecords = NO_LIGHT_RECORDS
     unexpandable: int = 0
     """With `RebuildRules.is_proven`: how many records have a compressed body that no consumer can expand."""
@@ -240,7 +242,8 @@ def _settled_tags(outcomes: Iterable[SegmentOutcome]) -> Iterator[SegmentOutcome
 
 
 _SUMMED: Final = (
-    "records", "refused_count", "lost_count", "lost_bytes", "lost", "left_out", "unexpandable", "unexpandable_first",
+    "records", "refused_count", "lost_count", "lost_bytes", "lost", "left_out", "unproven", "unexpandable",
+    "unexpandable_first",
 )  # fmt: skip
 """Fields of an outcome that are added up, or put together, for a whole segment."""
 
@@ -318,7 +321,7 @@ def rebuild_coverage(rules: RebuildRules, *, is_comparison: bool) -> Coverage:
             Check.LAST_BODY_CHECKSUMS: True,
             Check.BODY_CHECKSUMS: rules.check_crc,
             Check.PROPERTY_CHECKSUMS: has_property_crc,
-            Check.PLACES: rules.is_salvaged,
+            Check.PLACES: rules.is_salvaged or rules.is_proven,
             Check.QUEUES: is_comparison and rules.has_queues,
             Check.INDEX: is_comparison and rules.has_index,
         }

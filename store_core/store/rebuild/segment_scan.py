@@ -172,6 +172,7 @@ class SegmentScan:
     lost: LostRanges = field(default_factory=LostRanges)  # ranges without a record; complete when the iteration is
     _units: SegmentUnits = field(init=False)
     _kinds: ToldKinds = field(init=False)
+    _unproven: int = 0
     _unexpandable: LostRanges = field(default_factory=LostRanges)
 
     def __post_init__(self) -> None:
@@ -182,12 +183,17 @@ class SegmentScan:
         with open_segment(self.part.segment, self.part.end) as opened:
             reader, rules = self._reader(opened), self.rules
             records = last_start = last_time = 0
-            is_sound = True
+            is_sound = not rules.is_salvaged
             for batch, view in reader:
                 records += len(batch)
                 last_start = view.start_offset - self.part.segment.start_offset + int(batch.starts[-1])
                 last_time = int(batch.store_timestamp[-1])
-                is_sound = is_sound and (rules.is_salvaged or _are_sound(batch, view))
+                is_sound = is_sound and _are_sound(batch, view)
+                if rules.is_proven and not rules.is_salvaged:
+                    starts, stops = batch.starts, batch.starts + batch.message_size
+                    is_wrong = (batch.physical_offset != starts + view.start_offset) | (batch.store_timestamp <= 0)
+                    is_wrong[wrong_record_crcs(view.raw, starts, stops, rules.queue_rules)] = True
+                    self._unproven += int(np.count_nonzero(is_wrong))
                 if rules.is_proven and rules.check_crc:
                     self._note_bodies(view, batch)
                 yield from self._pieces(batch)
@@ -255,6 +261,8 @@ class SegmentScan:
         is_unwritten = head == _NOTHING[: len(head)]
         if isinstance(reader, WindowReader):
             is_continued = reader.end.is_blank
+            size = int.from_bytes(head[: len(head) // 2], signed=True)
+            self._unproven += self.rules.is_proven and is_continued and size != view.size - reader.position
             return _End(reader.position, is_continued, is_unwritten and not is_continued, reader.is_at_limit)
         is_inside = not self.part.is_last  # the walk has reported all damage up to the next segment
         return _End(reader.position, reader.is_continued, is_unwritten or is_inside, is_at_limit=False)
@@ -281,6 +289,7 @@ class SegmentScan:
             lost_bytes=self.lost.size,
             lost=tuple(self.lost.first),
             left_out=left_out,
+            unproven=self._unproven,
             light=self._kinds.light,
             unexpandable=self._unexpandable.count,
             unexpandable_first=tuple(self._unexpandable.first),
