@@ -70,8 +70,7 @@ class ConsumerFilterManager(ConfigManager):
         self._kept_ms = broker.filter_data_clean_time_span
         self._capacity = _TOPICS_CAPACITY
         self._topics: dict[str, dict[str, ConsumerFilterData]] = {}
-        self._replaced: set[tuple[str, str]] = set()
-        """Topics and groups of expressions that are only kept: see `ReleaseRules.keeps_replaced_filters`."""
+        self._replaced: set[tuple[str, str]] = set()  # topics and groups of which an expression is only kept
 
     # ---- querying
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.format.java import INT_BITS, parse_java_int
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.release import DEFAULT_RELEASE, Release, rules_of
@@ -17,21 +16,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.format.release_rules import ReleaseRules
-
-__all__ = [
-    "BATCH_CONSUME_QUEUE",
-    "CONSUME_QUEUE",
-    "CONSUME_QUEUE_EXT",
-    "LMQ_PREFIX",
-    "QueueRules",
-    "Release",
-    "has_lists",
-    "is_light",
-    "parse_queue_id",
-    "queue_path",
-    "refusal_of",
-    "split_names",
-]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ import numpy as np
 
 from store_core.errors import CorruptDatabaseError
 from store_core.files.file_system import FileSystem, names_in
+from store_core.files.names import CONSUME_QUEUE
 from store_core.files.rocksdb_reader import Entries, RocksdbReader
 from store_core.files.store_kind import queue_databases
 from store_core.format.layout import (
@@ -19,7 +20,7 @@ from store_core.format.layout import (
     ROCKSDB_QUEUE_UNIT,
     unit_dtype,
 )
-from store_core.queue.queue_path import CONSUME_QUEUE, is_light
+from store_core.queue.queue_path import is_light
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -17,13 +17,13 @@ import pyarrow as pa
 from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError
 from store_core.files.access import access_error, explained_access
 from store_core.files.file_system import FileSystem, OpenFile, OsFileSystem, names_in
-from store_core.files.names import advice_on_name, start_offset_of, why_no_segment
+from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, advice_on_name, start_offset_of, why_no_segment
 from store_core.files.segment_file import offset_of
 from store_core.files.segment_paths import list_for_loading
 from store_core.files.segment_source import unseen_error
 from store_core.files.store_kind import queue_database
 from store_core.files.url_path import UrlPath
-from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, QueueRules, is_light, refusal_of
+from store_core.queue.queue_path import QueueRules, is_light, refusal_of
 from store_core.snapshot.units import (
     EVERY_QUEUE,
     Queue,

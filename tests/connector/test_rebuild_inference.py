@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.queue.queue_path import QueueRules, Release
+from store_core.queue.queue_path import QueueRules
 from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.passes import rebuild_by
@@ -23,6 +23,7 @@ from tests.store_core.rebuilt import golden_rules, queue_files
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from store_core.format.release import Release
     from tests.golden_stores import UnpackedStore
 
 BATCH_CONF = "mappedFileSizeConsumeQueue=800\nmapperFileSizeBatchConsumeQueue=460\n"

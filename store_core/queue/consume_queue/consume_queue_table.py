@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, UnsupportedStoreError
 from store_core.files.file_system import names_in
+from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.segment_file import MAX_OPEN_QUEUES, OpenFiles
 from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
@@ -15,15 +16,7 @@ from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.rocksdb_consume_queue import RocksdbConsumeQueue
-from store_core.queue.queue_path import (
-    BATCH_CONSUME_QUEUE,
-    CONSUME_QUEUE,
-    CONSUME_QUEUE_EXT,
-    is_light,
-    parse_queue_id,
-    queue_path,
-    refusal_of,
-)
+from store_core.queue.queue_path import is_light, parse_queue_id, queue_path, refusal_of
 from store_core.queue.rocksdb_queues import RocksdbQueues, light_queue_database
 
 if TYPE_CHECKING:

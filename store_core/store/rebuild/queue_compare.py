@@ -11,8 +11,9 @@ import numpy as np
 
 from store_core.errors import SegmentLayoutError
 from store_core.files.file_system import FileSystem, OsFileSystem
+from store_core.files.names import CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS, ConsumeQueueExt
-from store_core.queue.queue_path import CONSUME_QUEUE, CONSUME_QUEUE_EXT, QueueRules, is_light, queue_path
+from store_core.queue.queue_path import QueueRules, is_light, queue_path
 from store_core.snapshot.queues import FileQueue, Queues
 from store_core.snapshot.units import QueueKind, Units
 from store_core.store.rebuild.findings import Finding, FindingKind

@@ -17,6 +17,7 @@ import numpy as np
 from store_core.files.access import naming
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import FileSystem, write_all
+from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.files.segment_file import file_name_of
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits, QueueServices
@@ -33,7 +34,7 @@ from store_core.queue.consume_queue_unit import (
     units_per_file,
 )
 from store_core.queue.queue_assignment import RefusedUnit, index_limit
-from store_core.queue.queue_path import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, queue_path
+from store_core.queue.queue_path import queue_path
 from store_core.store.rebuild.lost_ranges import FillBudget, GapFiller, MissingOffsets, StandIn
 from store_core.store.rebuild.queue_compare import NO_UNITS, Side, plain_columns
 

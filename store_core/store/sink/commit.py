@@ -14,10 +14,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, StoreLockedError
 from store_core.files.file_system import FileSystem, names_in
-from store_core.files.names import COMMIT_LOG, INDEX_DIRECTORY, compressed_error, is_compressed_segment
+from store_core.files.names import (
+    BATCH_CONSUME_QUEUE,
+    COMMIT_LOG,
+    INDEX_DIRECTORY,
+    compressed_error,
+    is_compressed_segment,
+)
 from store_core.files.store_lock import ABORT_FILE, StoreLock
 from store_core.queue.index_format import index_file_size
-from store_core.queue.queue_path import BATCH_CONSUME_QUEUE
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction, Unindexed
 from store_core.store.sink.directory import (

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.format.filter.message_selector import MessageFilter
-    from store_core.queue.queue_path import Release
+    from store_core.format.release import Release
 
 
 CARRIED = PullSysFlag.SUBSCRIPTION

@@ -20,7 +20,7 @@ from tests.store_core.fakes import FakeClock, FaultyFileSystem
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.queue.queue_path import Release
+    from store_core.format.release import Release
 
 KEPT = [store.name for store in golden_stores() if store.scenario in ("delay", "live", "tx")]
 NOW = 1_700_000_000_000

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.broker.config_file import VersionedConfigManager
-    from store_core.queue.queue_path import Release
+    from store_core.format.release import Release
 
 TOPICS, GROUPS, OFFSETS, DELAYS = TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager, DelayOffsetTable
 KEPT: Final[list[tuple[type, str]]] = [

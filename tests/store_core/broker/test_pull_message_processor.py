@@ -18,7 +18,7 @@ from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.queue.queue_path import Release
+    from store_core.format.release import Release
 
 RELEASES: tuple[Release, ...] = ("4.3", "4.9", "5.3")
 COMMIT, SUSPEND = PullSysFlag.COMMIT_OFFSET, PullSysFlag.SUSPEND

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from store_core.queue.queue_path import Release
+    from store_core.format.release import Release
 
 SIZES: dict[str, Any] = {
     "mapped_file_size_commit_log": 131072,

@@ -9,13 +9,14 @@ import numpy as np
 
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE
-from store_core.queue.queue_path import QueueRules, Release
+from store_core.queue.queue_path import QueueRules
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
+    from store_core.format.release import Release
     from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 
 

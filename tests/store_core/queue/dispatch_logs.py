@@ -10,10 +10,11 @@ from typing import Final, get_args
 import numpy as np
 from hypothesis import strategies as st
 
+from store_core.format.release import Release
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
-from store_core.queue.queue_path import QueueRules, Release
+from store_core.queue.queue_path import QueueRules
 from tests import strategies
 from tests.builders import Record, blank_record, pack_properties
 from tests.strategies import Log

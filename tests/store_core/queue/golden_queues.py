@@ -12,12 +12,13 @@ from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServ
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-from store_core.queue.queue_path import QueueRules, Release
+from store_core.queue.queue_path import QueueRules
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from store_core.format.release import Release
     from store_core.queue.consume_queue.consume_queue_table import Queue
     from tests.golden_stores import UnpackedStore
 

@@ -18,8 +18,8 @@ from tests.budgets import budget
 from tests.store_core.queue.consume_queues import RELEASES, UNITS, QueueMaker, Unit, put_all, records, state_of
 
 if TYPE_CHECKING:
+    from store_core.format.release import Release
     from store_core.queue.consume_queue.consume_queue import ConsumeQueue
-    from store_core.queue.queue_path import Release
 
 
 def put_bulk(queue: ConsumeQueue, units: list[Unit]) -> bool:

@@ -11,13 +11,14 @@ import pytest
 from store_core.format.record.delayed import parse_delay_levels
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, MessageCheck, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
-from store_core.queue.queue_path import QueueRules, Release
+from store_core.queue.queue_path import QueueRules
 from tests.store_core.queue.dispatch_logs import RELEASES, assert_same_columns, read_one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from store_core.format.release import Release
     from tests.golden_stores import UnpackedStore
 
 pytestmark = pytest.mark.golden

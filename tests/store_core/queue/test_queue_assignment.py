@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store_core.format.release import Release
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, QueueNumbering, RequestBatch
 from store_core.queue.queue_assignment import (
     AssignedUnit,
@@ -23,7 +24,7 @@ from store_core.queue.queue_assignment import (
     index_limit,
     index_refusal,
 )
-from store_core.queue.queue_path import QueueRules, Release
+from store_core.queue.queue_path import QueueRules
 from store_core.queue.unit_rows import UnitRows
 from tests.store_core.queue.hostile_requests import hostile_requests
 

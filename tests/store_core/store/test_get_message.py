@@ -15,8 +15,8 @@ from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE
 from store_core.store.get_message import GetMessageResult, GetMessageStatus, MessageGetter
 
 if TYPE_CHECKING:
+    from store_core.format.release import Release
     from store_core.queue.consume_queue_unit import UnitArray
-    from store_core.queue.queue_path import Release
 
 RELEASES: Final[tuple[Release, ...]] = ("4.3", "4.9", "5.3")
 FILE: Final = 10_000

@@ -28,8 +28,8 @@ from tests.store_core.queue.consume_queues import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from store_core.format.release import Release
     from store_core.queue.consume_queue.consume_queue import ConsumeQueue
-    from store_core.queue.queue_path import Release
 
 BLANK = (0, 2**31 - 1, 0)
 

@@ -26,8 +26,8 @@ from tests.store_core.queue.consume_queues import (
 )
 
 if TYPE_CHECKING:
+    from store_core.format.release import Release
     from store_core.queue.consume_queue.consume_queue import ConsumeQueue
-    from store_core.queue.queue_path import Release
 
 Triple = tuple[int, int, int]
 BLANK: Final[Triple] = (0, 2**31 - 1, 0)

@@ -8,7 +8,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
@@ -21,10 +21,13 @@ from store_core.files.segment_file import MAX_OPEN_QUEUES
 from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
-from store_core.queue.queue_path import QueueRules, Release
+from store_core.queue.queue_path import QueueRules
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.queue.golden_queues import answers_of, file_bytes
+
+if TYPE_CHECKING:
+    from store_core.format.release import Release
 
 _RULES = QueueRules(
     consume_queue_file_size=100,

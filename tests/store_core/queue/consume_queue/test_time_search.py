@@ -20,7 +20,7 @@ from tests.store_core.queue.consume_queues import FILE_SIZE, UNITS, QueueMaker, 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from store_core.queue.queue_path import Release
+    from store_core.format.release import Release
 
 LOWER, UPPER = BoundaryType.LOWER, BoundaryType.UPPER
 

@@ -20,7 +20,8 @@ from store_core.queue.dispatch.precomputed_batch import DerivedColumns, derive_c
 from tests.store_core.format.columnar.test_encode_batch import BORN, TIME, batches
 
 if TYPE_CHECKING:
-    from store_core.queue.queue_path import QueueRules, Release
+    from store_core.format.release import Release
+    from store_core.queue.queue_path import QueueRules
 
 RELEASES = ("4.3", "4.9", "5.3", "5.5")
 

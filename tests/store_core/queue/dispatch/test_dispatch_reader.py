@@ -19,7 +19,7 @@ from store_core.format.java import hash_code, positive_hash
 from store_core.queue.dispatch import dispatch_reader
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
-from store_core.queue.queue_path import QueueRules, Release
+from store_core.queue.queue_path import QueueRules
 from tests.builders import MAGIC_AT, Record, blank_record, pack_properties
 from tests.store_core.queue.dispatch_logs import (
     DELAYS,
@@ -34,6 +34,8 @@ from tests.strategies import Log, layouts, mutated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from store_core.format.release import Release
 
 REPUT = {"check_crc": False, "read_body": False, "check_dup_info": False}
 RECOVERY = {"check_crc": True, "read_body": True, "check_dup_info": False}

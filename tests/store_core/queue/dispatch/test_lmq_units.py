@@ -3,11 +3,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.queue_assignment import LmqUnit, UnfitListsError, lmq_units
-from store_core.queue.queue_path import QueueRules, Release, split_names
+from store_core.queue.queue_path import QueueRules, split_names
+
+if TYPE_CHECKING:
+    from store_core.format.release import Release
 
 
 def _request(names: str, offsets: str, topic: str = "T") -> DispatchRequest:

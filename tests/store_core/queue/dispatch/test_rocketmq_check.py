@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.java import hash_code
-from store_core.format.release import rules_of
+from store_core.format.release import Release, rules_of
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, MessageCheck
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
-from store_core.queue.queue_path import QueueRules, Release
+from store_core.queue.queue_path import QueueRules
 from tests.builders import BODY_LENGTH_AT, MAGIC_AT, SIZE_AT, SYS_FLAG_AT, Record, blank_record
 from tests.store_core.queue.dispatch_logs import DELAYS, RELEASES, dispatch_logs, readings, with_property_crc
 from tests.strategies import Log, mutated

@@ -29,7 +29,7 @@ from tests.store_core.fakes import FakeClock, FaultyFileSystem
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.queue.queue_path import Release
+    from store_core.format.release import Release
 
 pytestmark = pytest.mark.golden
 

@@ -14,7 +14,7 @@ from store_core.store.message_store_config import MessageStoreConfig
 from tests.store_core.fakes import FaultyFileSystem
 
 if TYPE_CHECKING:
-    from store_core.queue.queue_path import Release
+    from store_core.format.release import Release
 
 A, B, QUEUES = Path("/a/commitlog"), Path("/b/commitlog"), Path("/q/consumequeue")
 

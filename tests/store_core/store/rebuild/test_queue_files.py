@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
-from store_core.queue.queue_path import QueueRules, Release
+from store_core.queue.queue_path import QueueRules
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.queue_compare import StoredQueues
 from store_core.store.rebuild.queue_files import QueuePlace, QueueWriters
@@ -23,6 +23,7 @@ from tests.store_core.queue.hostile_requests import hostile_requests
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from store_core.format.release import Release
     from store_core.queue.unit_rows import QueueUnits
 
 RULES: Final = QueueRules(consume_queue_file_size=100, batch_consume_queue_file_size=138, ext_file_size=100)

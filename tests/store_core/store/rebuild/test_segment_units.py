@@ -10,11 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.release import rules_of
+from store_core.format.release import Release, rules_of
 from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
-from store_core.queue.queue_path import QueueRules, Release
+from store_core.queue.queue_path import QueueRules
 from store_core.store.rebuild.options import RebuildRules
 from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
 from store_core.store.rebuild.segment_scan import SegmentUnits

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
-    from store_core.queue.queue_path import Release
+    from store_core.format.release import Release
     from store_core.store.message_store_config import MessageStoreConfig
 
 FIRST, SECOND = f"job-{'0' * 32}", f"job-{'1' * 32}"

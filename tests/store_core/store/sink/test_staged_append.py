@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
-    from store_core.queue.queue_path import Release
+    from store_core.format.release import Release
     from store_core.store.sink.staged_batch import StagedFile
 
 SEED = 8
