@@ -9,7 +9,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
-from store_core.errors import SegmentLayoutError
+from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.names import TO_EXPAND, is_compressed_segment, twin_note
 from store_core.files.segment_file import file_name_of, offset_of
 from store_core.format.java import hash_map_capacity, hash_map_order
@@ -21,7 +21,11 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileStatus, FileSystem, OpenFile
 
 
-def _none_full() -> Collection[Path]:
+LOG_OPTION: Final = "option storePathCommitLog (--store-path-commit-log)"
+
+
+def none_full() -> Collection[Path]:
+    """Return no directory: what is full is only asked where segments are made."""
     return ()
 
 
@@ -32,15 +36,18 @@ class SegmentPaths:
     paths: tuple[Path, ...]  # directories that take new files
     read_only_paths: tuple[Path, ...] = ()
     """Directories whose files are loaded, but that get no new ones (``readOnlyCommitLogStorePaths``)."""
-    full_paths: Callable[[], Collection[Path]] = _none_full
+    full_paths: Callable[[], Collection[Path]] = none_full
     """Returns the directories that are currently too full for a new file (``diskSpaceCleanForciblyRatio``)."""
+    note: str = ""  # what readers are told of the choice of these; empty if there is nothing to tell
+    doubt: str = ""
+    """Why nothing is written before the caller has said which log is meant; empty if that is beyond doubt."""
 
     @classmethod
     def parse(
         cls,
         paths: str,
         read_only_paths: str = "",
-        full_paths: Callable[[], Collection[Path]] = _none_full,
+        full_paths: Callable[[], Collection[Path]] = none_full,
     ) -> Self:
         """Parse ``storePathCommitLog`` and ``readOnlyCommitLogStorePaths``.
 
@@ -53,6 +60,11 @@ class SegmentPaths:
     def all_paths(self) -> tuple[Path, ...]:
         """All directories without duplicates, in the order given."""
         return tuple(dict.fromkeys(self.paths + self.read_only_paths))
+
+    def check_is_certain(self) -> None:
+        """Refuse to write where two logs may be meant."""
+        if self.doubt:
+            raise InvalidOptionError(f"{self.doubt}. Nothing was changed. Say which log is meant: {LOG_OPTION}")
 
     def candidates(self) -> list[Path]:
         """Return the directories for new files, sorted: those not full, or if all are, those not read-only."""

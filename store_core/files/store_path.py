@@ -6,7 +6,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path, PosixPath
 from typing import Any, Final, Self
@@ -16,12 +16,11 @@ from store_core.errors import InvalidOptionError, StoreNotFoundError, Unsupporte
 from store_core.files.access import access_error
 from store_core.files.file_system import FileSystem, OsFileSystem, names_in
 from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, NAME_RULE, is_archive
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_paths import LOG_OPTION, SegmentPaths
 from store_core.files.storage import NO_SETTINGS, StorageSettings, parse_url
 from store_core.files.store_kind import check_is_no_url, dledger_logs, has_queues, is_root, path_exists, root_of_member
 from store_core.files.url_path import UrlPath
 
-_OPTION: Final = "option storePathCommitLog (--store-path-commit-log)"
 _SIGNS: Final = frozenset({CHECKPOINT_FILE, CONSUME_QUEUE})
 """What a broker makes below the root of each store that it opens."""
 
@@ -35,9 +34,8 @@ class ChosenPaths(str):
     __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class LogPlace:
-    """Where the log of a store is.
+def meant_log(root: Path, configured: SegmentPaths, broker_root: Path | None, file_system: FileSystem) -> SegmentPaths:
+    """Return where the log of a store is that was named, by what a configuration says of a log.
 
     A copy of a store is often used with the configuration of the broker that it was copied from, whose
     ``storePathCommitLog`` is an absolute path: that of the live log. So the store that was named is what is meant:
@@ -50,61 +48,45 @@ class LogPlace:
     has a ``commitlog`` besides           its ``commitlog``, with a note       refused, until the caller says which
     has none                              those that are configured            the same, unless they are another store's
     ====================================  ===================================  ========================================
+
+    * `configured`: ``storePathCommitLog`` and ``readOnlyCommitLogStorePaths``; without any path if none is configured.
+    * `broker_root`: ``storePathRootDir``, if it is configured.
     """
-
-    paths: SegmentPaths
-    note: str = ""  # what readers are told; empty if there is nothing to tell
-    doubt: str = ""
-    """Why nothing is written before the caller has said which log is meant; empty if that is beyond doubt."""
-
-    @classmethod
-    def of(cls, root: Path, configured: SegmentPaths, broker_root: Path | None, file_system: FileSystem) -> Self:
-        """Apply the rule to a store that was named and the directories that a configuration names.
-
-        * `root`: Of the store that was named.
-        * `configured`: ``storePathCommitLog`` and ``readOnlyCommitLogStorePaths``; without any path if no log is
-          configured.
-        * `broker_root`: ``storePathRootDir``, if it is configured.
-        """
-        own = root / COMMIT_LOG
-        is_among = _real(own) in map(_real, configured.all_paths)
-        if not configured.paths and not is_among:
-            return cls._without_log(own, configured, broker_root)
-        if is_among:
-            return cls(configured if configured.paths else replace(configured, paths=(own,)))
-        names = ", ".join(map(str, configured.paths))
-        if names_in(own, file_system):
-            found = f"{root} has a commit log of its own, and the configuration names another (storePathCommitLog)"
-            both = f"{own}, or {names}"
-            return cls(
-                SegmentPaths((own,), full_paths=configured.full_paths),
-                f"{found}: {own} is used, and not {names}. To use the other, give it as {_OPTION}",
-                f"{found}, so which one is to be written is not certain: expected one of {both}",
-            )
-        other = next(_others(root, configured, broker_root, file_system), None)
-        if other is None:
-            return cls(configured)
-        return cls(
+    own = root / COMMIT_LOG
+    is_among = _real(own) in map(_real, configured.all_paths)
+    if not configured.paths and not is_among:
+        return _log_below(own, configured, broker_root)
+    if is_among:
+        return configured if configured.paths else replace(configured, paths=(own,))
+    names = ", ".join(map(str, configured.paths))
+    if names_in(own, file_system):
+        found = f"{root} has a commit log of its own, and the configuration names another (storePathCommitLog)"
+        return replace(
             configured,
-            doubt=f"{root} has no commit log of its own, and {names}, which the configuration names "
-            f"(storePathCommitLog), is that of the store at {other}",
+            paths=(own,),
+            read_only_paths=(),
+            note=f"{found}: {own} is used, and not {names}. To use the other, give it as {LOG_OPTION}",
+            doubt=f"{found}, so which one is to be written is not certain: expected one of {own}, or {names}",
         )
+    other = next(_others(root, configured, broker_root, file_system), None)
+    if other is None:
+        return configured
+    return replace(
+        configured,
+        doubt=f"{root} has no commit log of its own, and {names}, which the configuration names "
+        f"(storePathCommitLog), is that of the store at {other}",
+    )
 
-    @classmethod
-    def _without_log(cls, own: Path, configured: SegmentPaths, broker_root: Path | None) -> Self:
-        """Return the place where no log is configured, but perhaps more directories of one, which are only read."""
-        here = replace(configured, paths=(own,))
-        if not configured.read_only_paths or broker_root is None or _real(broker_root) == _real(own.parent):
-            return cls(here)
-        names = ", ".join(map(str, configured.read_only_paths))
-        found = f"the configuration is that of the store at {broker_root}, whose log is in {names}, too"
-        is_own = f"{own} is used alone. If more is meant, give all of its directories as {_OPTION}"
-        return cls(replace(here, read_only_paths=()), f"{found}: {is_own}", f"{found}, and not that of {own.parent}")
 
-    def check_is_certain(self) -> None:
-        """Refuse to write where two logs may be meant."""
-        if self.doubt:
-            raise InvalidOptionError(f"{self.doubt}. Nothing was changed. Say which log is meant: {_OPTION}")
+def _log_below(own: Path, configured: SegmentPaths, broker_root: Path | None) -> SegmentPaths:
+    """Return the log where none is configured, but perhaps more directories of one, which are only read."""
+    here = replace(configured, paths=(own,))
+    if not configured.read_only_paths or broker_root is None or _real(broker_root) == _real(own.parent):
+        return here
+    names = ", ".join(map(str, configured.read_only_paths))
+    found = f"the configuration is that of the store at {broker_root}, whose log is in {names}, too"
+    is_own = f"{own} is used alone. If more is meant, give all of its directories as {LOG_OPTION}"
+    return replace(here, read_only_paths=(), note=f"{found}: {is_own}", doubt=f"{found}, and not that of {own.parent}")
 
 
 def lock_places(root: Path, log: Iterable[Path], broker_root: Path | None) -> tuple[Path, ...]:
@@ -218,11 +200,10 @@ def located(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StoreP
     * `storage`: For those that are text.
     """
     given = given_paths(paths)
-    found = [path if isinstance(path, UrlPath) else _of_url(os.fspath(path), storage) for path in given]
-    remote = [path for path in found if path is not None]
+    remote = [found for path in given if isinstance(found := path_of(path, storage), UrlPath)]
     if not remote:
         return paths
-    if len(remote) < len(found):
+    if len(remote) < len(given):
         raise InvalidOptionError(
             f"expected paths on this machine alone, or URLs alone, found both, such as {remote[0]}: read each by itself"
         )
@@ -253,19 +234,14 @@ def path_of(path: str | os.PathLike[str], storage: StorageSettings = NO_SETTINGS
     """Return one path as it is read: a `UrlPath`, see `located`, or a local one that need not exist."""
     if isinstance(path, UrlPath | ConfiguredRoot):
         return path
-    found = _of_url(os.fspath(_checked(path)), storage)
-    return Path(path) if found is None else found
+    place = parse_url(os.fspath(_checked(path)), storage)
+    return Path(path) if place is None else UrlPath(place)
 
 
 def absolute_path_of(path: str | os.PathLike[str]) -> Path:
     """Return one path as `path_of` does, a local one absolute and without ``..``; links in it stay."""
     found = path_of(path)
     return found if isinstance(found, UrlPath | ConfiguredRoot) else Path(os.path.abspath(path))  # noqa: PTH100 -- resolve() follows links
-
-
-def _of_url(text: str, storage: StorageSettings) -> UrlPath | None:
-    place = parse_url(text, storage)
-    return None if place is None else UrlPath(place)
 
 
 def store_roots(paths: StorePaths) -> tuple[Path, ...]:
@@ -316,14 +292,14 @@ def nothing_at(places: Sequence[Path], notes: Sequence[str]) -> StoreNotFoundErr
         return StoreNotFoundError(
             f"nothing to read: no segment file in {', '.join(map(str, configured.log))}, where the log of {configured} "
             f"is by its configuration, nor in {configured / COMMIT_LOG}. Copy the log, too, and give the directory "
-            f"that has it as option storePathCommitLog (--store-path-commit-log)"
+            f"that has it as {LOG_OPTION}"
         )
     bare = next((place for place in places if _lacks_log(place)), None)
     if bare is not None:
         return StoreNotFoundError(
             f"nothing to read: {bare / COMMIT_LOG} is missing, while other parts of a store are in {bare}. Copy it, "
             f"too, or give the directory that has the segments. If it is on another disk, give the broker's "
-            f"configuration as option config, or that directory as option storePathCommitLog (--store-path-commit-log)"
+            f"configuration as option config, or that directory as {LOG_OPTION}"
         )
     empty = next((place for place in places if _is_without_messages(place)), None)
     if empty is not None:

@@ -27,7 +27,7 @@ from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.put_result import AppendBatchResult, PutMessageResult, ReplicaService, as_future
 from store_core.store.put.put_service import PutService, default_hooks
 from store_core.store.recovery.recovery_report import RecoveryReport
-from store_core.store.store_layout import check_is_store, check_is_there, checked_config, lock_of, log_place
+from store_core.store.store_layout import check_is_store, check_is_there, checked_config, lock_of, log_paths
 from store_core.store.store_life import StoreServices, StoreSetup
 from store_core.store.store_reading import StoreReading
 
@@ -79,7 +79,7 @@ class DefaultMessageStore(StoreReading):
 
     def __init__(self, setup: StoreSetup) -> None:
         self.path = setup.path
-        self._note = log_place(setup.path, setup.config, setup.file_system).note
+        self._note = log_paths(setup.path, setup.config, setup.file_system).note
         self._overlay = OverlayFileSystem(setup.file_system, setup.clock) if setup.is_read_only else None
         if self._overlay is not None:
             # Queues try a failed write again for half a minute: what is in the way of a directory stays there.

@@ -14,7 +14,7 @@ from store_core.errors import InvalidOptionError, StoreNotFoundError, Unsupporte
 from store_core.files.access import explained_access
 from store_core.files.file_system import FileSystem, OsFileSystem, names_in
 from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, start_offset_of
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_paths import SegmentPaths, none_full
 from store_core.files.store_kind import (
     MEMBER_PREFIX,
     StoreUse,
@@ -32,10 +32,10 @@ from store_core.files.store_lock import StoreLock
 from store_core.files.store_path import (
     ChosenPaths,
     ConfiguredRoot,
-    LogPlace,
     StorePaths,
     lock_places,
     log_directories,
+    meant_log,
     nothing_at,
     path_of,
     store_roots,
@@ -94,17 +94,13 @@ def check_nothing_else(
     )
 
 
-def _none_full() -> Collection[Path]:
-    return ()
-
-
-def log_place(
+def log_paths(
     root: Path,
     config: MessageStoreConfig,
     file_system: FileSystem,
-    full_paths: Callable[[], Collection[Path]] = _none_full,
-) -> LogPlace:
-    """Return where a store's log is, by the configuration and by what is there; see `store_core.files.store_path`.
+    full_paths: Callable[[], Collection[Path]] = none_full,
+) -> SegmentPaths:
+    """Return where a store's log is, by the configuration and by what is there; see `meant_log`.
 
     Commas separate directories in the configuration alone. RocketMQ also splits a root that has one.
 
@@ -113,18 +109,8 @@ def log_place(
     given = config.store_path_commit_log
     configured = SegmentPaths.parse(given or "", config.read_only_commit_log_store_paths or "", full_paths)
     if isinstance(given, ChosenPaths):
-        return LogPlace(configured)
-    return LogPlace.of(root, configured, _broker_root(config), file_system)
-
-
-def log_paths(
-    root: Path,
-    config: MessageStoreConfig,
-    file_system: FileSystem,
-    full_paths: Callable[[], Collection[Path]] = _none_full,
-) -> SegmentPaths:
-    """Return the commit log's directories, see `log_place`."""
-    return log_place(root, config, file_system, full_paths).paths
+        return configured
+    return meant_log(root, configured, _broker_root(config), file_system)
 
 
 def lock_of(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> StoreLock:
@@ -146,8 +132,8 @@ def check_root(
     writes: bool = True,
 ) -> None:
     """Raise if a store can't be opened or created at a path, or is of an unsupported kind; nothing is written."""
-    place = log_place(root, config, file_system)
-    paths = place.paths.all_paths
+    log = log_paths(root, config, file_system)
+    paths = log.all_paths
     check_is_root(root, file_system, paths)
     check_parts(root, file_system)
     check_store_kind(root, file_system, use)
@@ -160,7 +146,7 @@ def check_root(
             f"(storePathDLedgerCommitLog says where it is), which is not supported. Expected false. Nothing was changed"
         )
     if writes:
-        place.check_is_certain()
+        log.check_is_certain()
     if use is StoreUse.OPEN_QUEUES:
         _check_nothing_else(root, paths, file_system)
 
@@ -180,9 +166,9 @@ def check_log_is_certain(
     config: MessageStoreConfig | str | os.PathLike[str] | None,
     store_path_commit_log: str | os.PathLike[str] | None,
 ) -> None:
-    """Refuse to write what follows from a log where two may be meant, see `store_core.files.store_path.LogPlace`."""
+    """Refuse to write what follows from a log where two may be meant, see `meant_log`."""
     if config is not None:
-        log_place(root, config_of(config, store_path_commit_log), OsFileSystem()).check_is_certain()
+        log_paths(root, config_of(config, store_path_commit_log), OsFileSystem()).check_is_certain()
 
 
 def config_of(
@@ -214,9 +200,9 @@ def configured_root(path: str | os.PathLike[str], config: MessageStoreConfig) ->
         root = path if isinstance(path, ConfiguredRoot) else _root(path, config)
         if root is None or isinstance(root, ConfiguredRoot):
             return path
-        place = log_place(root, config, OsFileSystem())
-        log, member = _with_dledger(root, place.paths.all_paths, config)
-    return ConfiguredRoot.of(root, log, member, _broker_root(config), (place.note,) if place.note else ())
+        meant = log_paths(root, config, OsFileSystem())
+        log, member = _with_dledger(root, meant.all_paths, config)
+    return ConfiguredRoot.of(root, log, member, _broker_root(config), (meant.note,) if meant.note else ())
 
 
 def _root(path: str | os.PathLike[str], config: MessageStoreConfig) -> Path | None:
@@ -230,7 +216,7 @@ def _root(path: str | os.PathLike[str], config: MessageStoreConfig) -> Path | No
     is_log = (
         any(start_offset_of(name) is not None for name in names) or data_directory(root, OsFileSystem()) is not None
     )
-    return root if not is_log or root in log_place(root, config, OsFileSystem()).paths.all_paths else None
+    return root if not is_log or root in log_paths(root, config, OsFileSystem()).all_paths else None
 
 
 def _with_dledger(

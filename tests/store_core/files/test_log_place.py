@@ -13,7 +13,7 @@ import pytest
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.segment_paths import SegmentPaths
-from store_core.files.store_path import ConfiguredRoot, LogPlace, lock_places, log_directories, roots_to_lock
+from store_core.files.store_path import ConfiguredRoot, lock_places, log_directories, meant_log, roots_to_lock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,27 +58,27 @@ def test_the_store_that_was_named_is_what_is_meant(
     names["own and other"] = f"{root}/commitlog,{other}"
     paths = SegmentPaths.parse(names[configured], str(other) if read_only == "other" else "")
     broker_root = {"not said": None, "this": root, "another": world / "live"}[broker]
-    place = LogPlace.of(root, paths, broker_root, OsFileSystem())
-    found = {path.resolve() for path in place.paths.all_paths}
+    log = meant_log(root, paths, broker_root, OsFileSystem())
+    found = {path.resolve() for path in log.all_paths}
 
     has_own = own in {"has segments", "a link to the other"}
     is_own = (root / "commitlog").resolve() in {path.resolve() for path in paths.all_paths}
     if has_own:
         assert (root / "commitlog").resolve() in found
     if has_own and configured != "none" and not is_own:
-        assert [root / "commitlog"] == list(place.paths.all_paths)
-        assert place.note
-        assert place.doubt
+        assert [root / "commitlog"] == list(log.all_paths)
+        assert log.note
+        assert log.doubt
     if is_own or (configured == "none" and read_only == "none"):
-        assert ("", "") == (place.note, place.doubt)
+        assert ("", "") == (log.note, log.doubt)
     if other.resolve() in found and own not in {"has segments", "a link to the other"} and not is_own:
         is_of_other = configured in {"other", "own and other"} or broker == "another"
-        assert bool(place.doubt) == is_of_other
-    if place.doubt:
+        assert bool(log.doubt) == is_of_other
+    if log.doubt:
         with pytest.raises(InvalidOptionError, match="option storePathCommitLog"):
-            place.check_is_certain()
+            log.check_is_certain()
     else:
-        place.check_is_certain()
+        log.check_is_certain()
 
 
 @pytest.mark.parametrize("linked", [False, True])
