@@ -60,8 +60,7 @@ if TYPE_CHECKING:
     from store_core.store.read.read_messages import explain, read_messages
     from store_core.store.read.read_options import ReadOptions
     from store_core.store.read.read_plan import ReadPlan, plan_ranges
-    from store_core.store.rebuild.options import RebuildOptions
-    from store_core.store.rebuild.plan import RebuildPlan
+    from store_core.store.rebuild.plan import RebuildOptions, RebuildPlan
     from store_core.store.rebuild.report import RebuildReport
     from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
     from store_core.views.sql import sql
@@ -167,8 +166,7 @@ _NAMES: Final = {
     "store_core.store.read.read_messages": ("explain", "read_messages"),
     "store_core.store.read.read_options": ("ReadOptions",),
     "store_core.store.read.read_plan": ("ReadPlan", "plan_ranges"),
-    "store_core.store.rebuild.options": ("RebuildOptions",),
-    "store_core.store.rebuild.plan": ("RebuildPlan",),
+    "store_core.store.rebuild.plan": ("RebuildOptions", "RebuildPlan"),
     "store_core.store.rebuild.report": ("RebuildReport",),
     "store_core.store.recovery.recovery_report": ("RecoveryDecision", "RecoveryReport"),
     "store_core.views.sql": ("sql",),

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from store_core.answers.verdict import Verdict
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
-    from store_core.store.rebuild.options import RebuildOptions
+    from store_core.store.rebuild.plan import RebuildOptions
 
 
 AnyReport = TypeVar("AnyReport", bound=Report[Any])

@@ -39,9 +39,8 @@ from store_core.snapshot.log_end import LiveMoment, find_end
 from store_core.snapshot.store import store_at
 from store_core.snapshot.timers import Timers
 from store_core.store.rebuild.findings import Finding, FindingKind, Tally
-from store_core.store.rebuild.job import RebuildJob
+from store_core.store.rebuild.job import RebuildJob, rebuild_by
 from store_core.store.rebuild.lost_ranges import LostBytes
-from store_core.store.rebuild.passes import rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
 from store_core.store.rebuild.queue_compare import NO_UNITS, LogBounds, StoredQueues, judge_queue
 from store_core.store.rebuild.report import RebuildReport, check_wanted, inference_notes
@@ -53,7 +52,7 @@ if TYPE_CHECKING:
 
     from store_core.format.release import Release
     from store_core.store.parts import Engine
-    from store_core.store.rebuild.options import RebuildOptions, RebuildRules
+    from store_core.store.rebuild.plan import RebuildOptions, RebuildRules
 
 
 RELEASE_GIVEN: Final = "it was asked for"

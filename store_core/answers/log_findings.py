@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from store_core.format.release import Release
     from store_core.snapshot.log import Log
     from store_core.store.rebuild.lost_ranges import LostRange
-    from store_core.store.rebuild.options import RebuildOptions
+    from store_core.store.rebuild.plan import RebuildOptions
     from store_core.store.rebuild.queue_compare import QueueJudgement
     from store_core.store.rebuild.queue_files import QueueReport
     from store_core.store.rebuild.report import RebuildReport

@@ -20,16 +20,14 @@ from store_core.errors import CorruptDatabaseError, InvalidOptionError, Unsuppor
 from store_core.files.access import explained_access
 from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_system import FileSystem, OsFileSystem
-from store_core.files.names import INDEX_DIRECTORY
+from store_core.files.names import INDEX_DIRECTORY, QUEUE_KINDS
 from store_core.format.times import iso_time
 from store_core.snapshot.config import configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
 from store_core.store.rebuild.findings import FindingKind
-from store_core.store.rebuild.options import RebuildOptions
-from store_core.store.rebuild.passes import clear, rebuild_by
-from store_core.store.rebuild.plan import RebuildPlan
-from store_core.store.rebuild.queue_files import QUEUE_KINDS
+from store_core.store.rebuild.job import clear, rebuild_by
+from store_core.store.rebuild.plan import RebuildOptions, RebuildPlan
 from store_core.store.rebuild.report import RebuildReport, as_json, as_text, check_wanted, inference_notes
 from store_core.store.rebuild.swap import (
     JOURNAL,

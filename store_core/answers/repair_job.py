@@ -17,7 +17,7 @@ from store_core.files.access import explained_access
 from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.files.file_system import FileSystem, OsFileSystem
-from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY
+from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY, QUEUE_KINDS
 from store_core.files.store_kind import StoreUse, check_is_no_url, check_is_root, check_store_kind
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import path_of
@@ -26,9 +26,9 @@ from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues
 from store_core.store.rebuild.findings import FindingKind
-from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.queue_compare import LogBounds
-from store_core.store.rebuild.queue_files import QUEUE_KINDS, QueuePlace, queue_writer
+from store_core.store.rebuild.queue_files import QueuePlace, queue_writer
 from store_core.store.rebuild.swap import JOURNAL, OutputDirectory, RebuildSwap, locked_for_swap, update_checkpoint
 from store_core.store.store_layout import check_log_is_certain
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from store_core.answers.store_check import Compared
     from store_core.store.parts import Engine
-    from store_core.store.rebuild.options import RebuildRules
+    from store_core.store.rebuild.plan import RebuildRules
 
 
 _LOG_KINDS: Final = (FindingKind.LOG_LAYOUT, FindingKind.LOG_DAMAGE, FindingKind.LOG_CRC)

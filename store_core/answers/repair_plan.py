@@ -20,14 +20,20 @@ from store_core.answers.store_check import Check, CheckReport, Compared
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, RepairRefusedError
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONFIG_DIRECTORY, CONSUME_QUEUE, INDEX_DIRECTORY
+from store_core.files.names import (
+    CHECKPOINT_FILE,
+    COMMIT_LOG,
+    CONFIG_DIRECTORY,
+    CONSUME_QUEUE,
+    INDEX_DIRECTORY,
+    QUEUE_KINDS,
+)
 from store_core.files.store_lock import ABORT_FILE
 from store_core.format.words import agreeing, counted
 from store_core.queue.queue_path import queue_path
 from store_core.snapshot.config import read_checkpoint
 from store_core.store.rebuild.findings import FindingKind
 from store_core.store.rebuild.index_files import KeptIndex
-from store_core.store.rebuild.queue_files import QUEUE_KINDS
 
 if TYPE_CHECKING:
     import os

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import Coverage
-    from store_core.store.rebuild.options import RebuildOptions
+    from store_core.store.rebuild.plan import RebuildOptions
 
 
 _COMPARED: Final = (
@@ -99,7 +99,7 @@ class Compared(Answer[AnyReport]):
     def comparison(self, topic: tuple[str, ...] = ()) -> RebuildOptions:
         """Return the options of the comparison of queues, of all topics or of some, and of the index with the log."""
         from store_core.store.message_store_config import MessageStoreConfig
-        from store_core.store.rebuild.options import RebuildOptions
+        from store_core.store.rebuild.plan import RebuildOptions
 
         has_index = True
         if self.config is not None:

@@ -15,8 +15,7 @@ from store_core.errors import InvalidOptionError
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, release_hint
 
 if TYPE_CHECKING:
-    from store_core.store.rebuild.options import RebuildOptions
-    from store_core.store.rebuild.plan import RebuildPlan
+    from store_core.store.rebuild.plan import RebuildOptions, RebuildPlan
 
 
 _WHAT: Final = ("queues", "index", "both")
@@ -154,7 +153,7 @@ def rebuild(  # noqa: PLR0913 -- click passes all by name
 
 
 def _options(*, has_queues: bool, has_index: bool, topic: tuple[str, ...], **given: Any) -> RebuildOptions:  # noqa: ANN401 -- as above
-    from store_core.store.rebuild.options import RebuildOptions
+    from store_core.store.rebuild.plan import RebuildOptions
 
     if given["verify"] and (given["replace"] or given["discard_old"] or given["since_offset"] or given["output"]):
         raise InvalidOptionError(

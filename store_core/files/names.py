@@ -23,6 +23,9 @@ CHECKPOINT_FILE: Final = "checkpoint"
 CONSUME_QUEUE: Final = "consumequeue"
 CONSUME_QUEUE_EXT: Final = "consumequeue_ext"
 BATCH_CONSUME_QUEUE: Final = "batchconsumequeue"
+QUEUE_KINDS: Final = (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE)
+"""Directories with queues below a store root."""
+
 INDEX_DIRECTORY: Final = "index"
 """Directory of the key index (RocketMQ: ``StorePathConfigHelper.getStorePathIndex``)."""
 

@@ -25,8 +25,8 @@ from pyspark.sql import SparkSession
 
 from pyspark_commitlog.engine import SparkEngine
 from store_core.store.message_store_config import MessageStoreConfig
-from store_core.store.rebuild.options import RebuildRules
-from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.job import rebuild_by
+from store_core.store.rebuild.plan import RebuildRules
 from tests.benchmarks.measure import Timing
 from tests.benchmarks.memory import anonymous, peak_while
 from tests.benchmarks.recovery import lose_queues

@@ -17,9 +17,8 @@ from pyspark.sql import SparkSession
 
 from pyspark_commitlog.engine import SparkEngine
 from store_core.queue.queue_path import QueueRules
-from store_core.store.rebuild.job import Finding, RebuildJob, Run, RunKey
-from store_core.store.rebuild.options import RebuildRules
-from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.job import Finding, RebuildJob, Run, RunKey, rebuild_by
+from store_core.store.rebuild.plan import RebuildRules
 from tests.connector.submitting import SETTINGS
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.job import rebuild_by
 
 if TYPE_CHECKING:
     import random
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.store.parts import GroupedJob, Job
-    from store_core.store.rebuild.options import RebuildRules
+    from store_core.store.rebuild.plan import RebuildRules
     from store_core.store.rebuild.queue_compare import LogBounds
     from store_core.store.rebuild.report import RebuildReport
 

@@ -13,7 +13,7 @@ from store_core.answers import Salvage
 from store_core.snapshot.store import Store
 from store_core.store.parts import InProcess
 from store_core.store.rebuild import segment_part
-from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.queue_compare import LogBounds
 from tests.builders import BODY_AT, LogBuilder
 from tests.store_core.files.store_kinds import every_file

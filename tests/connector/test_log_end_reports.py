@@ -13,7 +13,7 @@ from store_core import DefaultMessageStore, MessageStoreConfig, ReadOptions, pla
 from store_core.queue.queue_path import QueueRules
 from store_core.snapshot.log_end import LiveMoment
 from store_core.store.read.ranges import Check
-from store_core.store.rebuild.options import RebuildRules
+from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.report import RebuildReport, as_json, as_text
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder

@@ -16,9 +16,9 @@ import pytest
 from store_core.errors import UnsafeSizeError
 from store_core.queue.queue_path import QueueRules
 from store_core.snapshot.log_end import LiveMoment
-from store_core.store.rebuild import passes, segment_part
-from store_core.store.rebuild.options import RebuildRules
-from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild import job, segment_part
+from store_core.store.rebuild.job import rebuild_by
+from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
 from tests.builders import BODY_LENGTH_AT, LogBuilder, Record
 from tests.connector.rebuilding import LocalRunner, differing, rebuild_here
@@ -60,7 +60,7 @@ def test_the_result_depends_neither_on_cuts_nor_on_order_nor_on_repetition(
     rebuild_by(LocalRunner(slots=1), store, tmp_path / "expected", RULES)  # one task writes the index
     chosen = random.Random(seed)  # noqa: S311 -- for variety
     monkeypatch.setattr(segment_part, "_SMALLEST_PART", 300)
-    monkeypatch.setattr(passes, "_BUCKETS_A_SLOT", chosen.randint(1, 5))
+    monkeypatch.setattr(job, "_BUCKETS_A_SLOT", chosen.randint(1, 5))
     runner = LocalRunner(chosen, attempts=2, is_one_machine=seed % 2 == 0, slots=chosen.randint(1, 40))
     report = rebuild_by(runner, store, tmp_path / "found", RULES)
 

@@ -13,8 +13,8 @@ import pytest
 
 from store_core.queue.queue_path import QueueRules
 from store_core.store.rebuild import segment_part
-from store_core.store.rebuild.options import RebuildRules
-from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.job import rebuild_by
+from store_core.store.rebuild.plan import RebuildRules
 from tests.builders import LogBuilder
 from tests.connector.called import rebuild_consume_queue
 from tests.connector.rebuilding import LocalRunner, rebuild_here

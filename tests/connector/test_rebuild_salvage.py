@@ -20,10 +20,10 @@ from store_core import read_messages
 from store_core.queue.consume_queue_unit import UNIT_DTYPE
 from store_core.queue.queue_path import QueueRules
 from store_core.snapshot.index import Index
-from store_core.store.rebuild import passes
+from store_core.store.rebuild import job
 from store_core.store.rebuild.index_files import IndexComparison
-from store_core.store.rebuild.options import RebuildRules
-from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.job import rebuild_by
+from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
 from tests.budgets import budget
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
@@ -258,7 +258,7 @@ def test_salvage_depends_neither_on_order_nor_on_repetition(
     store = log.write(tmp_path / "store")
     expected = rebuild_here(store, tmp_path / "expected", RULES)
     chosen = random.Random(seed)  # noqa: S311 -- for variety
-    monkeypatch.setattr(passes, "_BUCKETS_A_SLOT", chosen.randint(1, 5))
+    monkeypatch.setattr(job, "_BUCKETS_A_SLOT", chosen.randint(1, 5))
     runner = LocalRunner(chosen, attempts=2, is_one_machine=seed % 2 == 0, slots=chosen.randint(1, 9))
     report = rebuild_by(runner, store, tmp_path / "found", RULES)
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from store_core.files.names import INDEX_DIRECTORY
+from store_core.files.names import INDEX_DIRECTORY, QUEUE_KINDS
 from store_core.store.message_store_config import MessageStoreConfig
-from store_core.store.rebuild.options import RebuildRules
-from store_core.store.rebuild.queue_files import QUEUE_KINDS
+from store_core.store.rebuild.plan import RebuildRules
 
 if TYPE_CHECKING:
     from pathlib import Path

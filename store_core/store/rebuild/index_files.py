@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from store_core.queue.queue_path import QueueRules
     from store_core.snapshot.index import LoadedIndex
     from store_core.store.rebuild.lost_ranges import LostRanges
-    from store_core.store.rebuild.options import RebuildRules
 
 
 _HASH_BITS: Final = 31
@@ -281,18 +280,16 @@ class IndexReport:
 
 
 class IndexWriter:
-    """Writes the index below a root: `add` keys in log order, then `finish`."""
+    """Writes the index below a root, after the files that are kept: `add` keys in log order, then `finish`."""
 
-    def __init__(self, rules: RebuildRules, store_root: Path, root: Path, clock: Clock) -> None:
+    def __init__(self, rules: QueueRules, kept: KeptIndex, root: Path, clock: Clock) -> None:
         directory, file_system = root / INDEX_DIRECTORY, DeferredSyncFileSystem()
         self._entries = 0
-        self._full_timestamp = 0
-        kept = KeptIndex.find(store_root, rules.queue_rules, rules.index_since_offset, file_system)
         kept.copy_to(directory, file_system)
         self._full_timestamp = kept.end_timestamp
         self._kept_end = kept.end_physical_offset
         self._skipped = kept.end_entries
-        self._index = IndexService(directory, rules.queue_rules, file_system, clock, on_full=self._note_full)
+        self._index = IndexService(directory, rules, file_system, clock, on_full=self._note_full)
         self._index.load(last_exit_ok=True, index_msg_timestamp=0)
 
     def _note_full(self, end_timestamp: int) -> None:

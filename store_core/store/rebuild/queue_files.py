@@ -17,7 +17,7 @@ import numpy as np
 from store_core.files.access import naming
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import FileSystem, write_all
-from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
+from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, QUEUE_KINDS
 from store_core.files.segment_file import file_name_of
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits, QueueServices
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.queue.unit_rows import QueueUnits, UnitRows
-    from store_core.store.rebuild.options import RebuildRules
+    from store_core.store.rebuild.plan import RebuildRules
 
 
 _BLANK_SIZE: Final = 2**31 - 1
@@ -131,9 +131,6 @@ _REFUSED_KEPT: Final = 100
 _CHUNK: Final = 1 << 16
 _FILES_RECOVERED: Final = 3
 """How many of a queue's last files a broker checks when it loads them."""
-
-QUEUE_KINDS: Final = (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE)
-"""Directories with queues below a store's root."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.queue.queue_assignment import RefusedUnit
     from store_core.store.rebuild.index_files import IndexReport
-    from store_core.store.rebuild.options import RebuildRules
-    from store_core.store.rebuild.plan import RebuildPlan
+    from store_core.store.rebuild.plan import RebuildPlan, RebuildRules
     from store_core.store.rebuild.queue_compare import QueueJudgement
     from store_core.store.rebuild.queue_files import QueueReport
 

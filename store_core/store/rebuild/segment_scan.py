@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.queue.queue_path import QueueRules
-    from store_core.store.rebuild.options import RebuildRules
+    from store_core.store.rebuild.plan import RebuildRules
 
 
 _RETRIES: Final = 16

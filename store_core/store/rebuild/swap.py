@@ -21,10 +21,9 @@ from typing import TYPE_CHECKING, Any, Final, Self
 from store_core.errors import StoreError, UnsupportedStoreError
 from store_core.files.file_sync import WholeSync, sync_files
 from store_core.files.file_system import FileSystem, write_all
-from store_core.files.names import INDEX_DIRECTORY
+from store_core.files.names import INDEX_DIRECTORY, QUEUE_KINDS
 from store_core.files.store_lock import StoreLock
 from store_core.snapshot.config import LOG_OFFSETS
-from store_core.store.rebuild.queue_files import QUEUE_KINDS
 from store_core.store.store_state import StoreCheckpoint
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import pytest
 
 import store_core.answers
 from store_core import rebuild_consume_queue, rebuild_index
-from store_core.store.rebuild.options import RebuildOptions
+from store_core.store.rebuild.plan import RebuildOptions
 from tests.golden_stores import find_golden_store, unpack
 
 if TYPE_CHECKING:

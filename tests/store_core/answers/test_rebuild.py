@@ -26,7 +26,7 @@ from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
 from store_core.store.parts import InProcess, PartsDone, Step
 from store_core.store.rebuild import segment_part
-from store_core.store.rebuild.passes import rebuild_by
+from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.queue_compare import LogBounds
 from tests.builders import LogBuilder
 from tests.store_core.fakes import FakeClock

@@ -34,7 +34,7 @@ from store_core.answers import (
 from store_core.answers.store_replay import replay
 from store_core.command.program import program
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
-from store_core.store.rebuild.options import RebuildOptions
+from store_core.store.rebuild.plan import RebuildOptions
 from tests.object_store import SECRET, Faults, ObjectStore
 from tests.stores_in_memory import in_memory
 

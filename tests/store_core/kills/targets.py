@@ -34,7 +34,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.format.message import PutMessageStatus
 from store_core.store.parts import InProcess
-from store_core.store.rebuild.options import RebuildOptions
+from store_core.store.rebuild.plan import RebuildOptions
 from store_core.store.sink.commit import SinkCommit
 from store_core.store.sink.commit_ledger import CommitLedger, Transaction
 from store_core.store.sink.directory import SinkDirectory

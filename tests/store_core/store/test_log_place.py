@@ -18,7 +18,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock, is_lock_held
 from store_core.snapshot.store import store_at
-from store_core.store.rebuild.options import RebuildOptions
+from store_core.store.rebuild.plan import RebuildOptions
 from store_core.store.sink.commit import SinkCommit
 from tests.store_core.files.store_kinds import every_file
 from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem

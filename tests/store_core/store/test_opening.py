@@ -22,7 +22,7 @@ from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.index_service import IndexService
 from store_core.store.put.commit_log import CommitLog
-from store_core.store.rebuild.options import RebuildOptions
+from store_core.store.rebuild.plan import RebuildOptions
 from store_core.store.recovery.store_recovery import StoreRecovery
 from store_core.store.reput import Dispatcher
 from store_core.store.store_state import StoreCheckpoint

@@ -18,8 +18,7 @@ from hypothesis import strategies as st
 from store_core.queue.index_format import MessageKeys
 from store_core.queue.queue_path import QueueRules
 from store_core.store.parts import RunReader, RunSpill, SpilledRun, packed, unpacked
-from store_core.store.rebuild.index_files import IndexFilesJob, IndexReport, IndexWriter, slice_entries
-from store_core.store.rebuild.options import RebuildRules
+from store_core.store.rebuild.index_files import IndexFilesJob, IndexReport, IndexWriter, KeptIndex, slice_entries
 from tests.store_core.fakes import FakeClock
 from tests.store_core.rebuilt import index_files
 
@@ -70,7 +69,7 @@ def runs_of(made: list[Message], cuts: list[int]) -> list[MessageKeys]:
 
 
 def write_by_one(made: list[MessageKeys], rules: QueueRules, root: Path) -> IndexReport:
-    writer = IndexWriter(RebuildRules(rules), root / "none", root, FakeClock())
+    writer = IndexWriter(rules, KeptIndex(), root, FakeClock())
     for each in made:
         writer.add(MessageKeys.of_table(unpacked(packed(each.to_table()))))
     return writer.finish()

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.queue_path import QueueRules
-from store_core.store.rebuild.options import RebuildRules
+from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import StoredQueues
 from store_core.store.rebuild.queue_files import QueuePlace, QueueWriters
 from store_core.store.rebuild.segment_scan import SegmentUnits

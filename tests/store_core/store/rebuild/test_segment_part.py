@@ -17,7 +17,7 @@ from store_core.snapshot import log_end
 from store_core.snapshot.log_end import find_end
 from store_core.store.parts import packed
 from store_core.store.rebuild import segment_part
-from store_core.store.rebuild.options import RebuildRules
+from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.segment_part import (
     SegmentOutcome,
     SegmentPart,

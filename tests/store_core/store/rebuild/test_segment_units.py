@@ -15,7 +15,7 @@ from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.queue_path import QueueRules
-from store_core.store.rebuild.options import RebuildRules
+from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
 from store_core.store.rebuild.segment_scan import SegmentUnits
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
