@@ -249,8 +249,9 @@ class ConfigManager(ABC):
         with self._lock:
             self.notes = ()
             stored = partial(bytes_of, file_system=self._file_system)
-            notes = read_config(self.path, self.decode, stored, release=self._release).notes
-            self.notes = (*notes, *self.notes)  # `decode` may have added some
+            found = read_config(self.path, self.decode, stored, release=self._release)
+            if found is not None:
+                self.notes = (*found.notes, *self.notes)  # `decode` may have added some
             self.is_loaded = True
 
     def text(self) -> str:

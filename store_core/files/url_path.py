@@ -45,10 +45,12 @@ _WHOLE: Final = frozenset(
 class TreeEntry(NamedTuple):
     """A file or directory as it was listed."""
 
-    name: str
     is_file: bool
     size: int = 0  # in bytes; 0 for a directory
     modified: int = 0  # when it was written last, in ns since 1970; 0 if the storage does not tell
+
+
+_DIRECTORY: Final = TreeEntry(is_file=False)
 
 
 class StorageTree:
@@ -72,15 +74,14 @@ class StorageTree:
     def entry(self, relative: str) -> TreeEntry | None:
         """Return what is at a path; None if nothing is."""
         if self._listed.get(relative) or relative in self._above:
-            return TreeEntry(_name(relative), is_file=False)
+            return _DIRECTORY
         parent = self._listed.get(_parent(relative))
         if parent is None and not self._is_above_or_at_top(relative):
             parent = self.entries(_parent(relative))
         if parent is not None and relative:
             return parent.get(_name(relative))
         if relative not in self._seen:
-            is_directory = bool(self._list(relative))
-            self._seen[relative] = TreeEntry(_name(relative), is_file=False) if is_directory else self._asked(relative)
+            self._seen[relative] = _DIRECTORY if self._list(relative) else self._asked(relative)
         return self._seen[relative]
 
     def entries(self, relative: str) -> dict[str, TreeEntry]:
@@ -137,7 +138,7 @@ class StorageTree:
                 continue  # a key with an empty name in it
             directory = relative
             for name in below[:-1]:
-                listed[directory][name] = TreeEntry(name, is_file=False)
+                listed[directory][name] = _DIRECTORY
                 directory = f"{directory}/{name}".lstrip("/")
                 listed.setdefault(directory, {})
             kept = listed[directory].get(below[-1])
@@ -168,7 +169,7 @@ def _is_unreachable(error: OSError) -> bool:
 
 
 def _entry(info: FileInfo) -> TreeEntry:
-    return TreeEntry(info.base_name, info.is_file, info.size or 0, info.mtime_ns or 0)
+    return TreeEntry(info.is_file, info.size or 0, info.mtime_ns or 0)
 
 
 def _parent(relative: str) -> str:

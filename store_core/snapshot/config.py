@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import stat
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from enum import IntFlag
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Self, TypeVar, cast
@@ -320,11 +320,13 @@ T_co = TypeVar("T_co", covariant=True)
 # ---- a file and its backup
 
 
-class ReadConfig(NamedTuple):
-    """Which file was read, None if it and its backup are missing or empty; the notes say why it was the backup."""
+@dataclass(frozen=True, slots=True)
+class ConfigFile(Generic[T_co]):
+    """What a configuration file says."""
 
-    source: Path | None
-    notes: tuple[str, ...] = ()
+    value: T_co
+    file: str  # the file that says it, or its backup, below the store's root
+    notes: tuple[str, ...] = ()  # that the backup was read, and why
 
 
 def backup_of(path: Path) -> Path:
@@ -334,12 +336,12 @@ def backup_of(path: Path) -> Path:
 
 def read_config(
     path: Path,
-    decode: Callable[[JsonObject, str], object],
+    decode: Callable[[JsonObject, str], T],
     read_bytes: Callable[[Path], bytes | None],
     *,
     release: Release | None = None,
-) -> ReadConfig:
-    """Read a configuration file; if it is missing, empty or broken, its backup (``ConfigManager.load``).
+) -> ConfigFile[T] | None:
+    """Return what a file says; if it is missing, empty or broken, its backup (``ConfigManager.load``); else None.
 
     `decode` takes the contents and the name of the file; it raises `CorruptRecordError` if they are not as required.
     The default release stands for any: only a release that is named refuses what another one takes.
@@ -347,28 +349,29 @@ def read_config(
     broken: CorruptRecordError | None = None
     features = named_rules(release)
 
-    def read(file: Path) -> bool:
+    def read(file: Path) -> ConfigFile[T] | None:
         data = read_bytes(file)
-        if data:
-            decode(parse_config(data, str(file), features), str(file))
-        return bool(data)
+        if not data:
+            return None
+        return ConfigFile(decode(parse_config(data, str(file), features), str(file)), f"{CONFIG_DIRECTORY}/{file.name}")
 
     try:
-        if read(path):
-            return ReadConfig(path)
+        found = read(path)
     except CorruptRecordError as error:
-        broken = error
+        found, broken = None, error
+    if found is not None:
+        return found
     backup = backup_of(path)
     try:
-        has_backup = read(backup)
+        found = read(backup)
     except CorruptRecordError as error:
         if broken is None:
             raise
         reason = _advised(error, "")
         raise _advised(broken, f"Its backup is broken, too: {reason}. Correct one of them by hand") from error
-    if broken is not None and not has_backup:
+    if broken is not None and found is None:
         raise _advised(broken, f"Correct the file by hand: {backup} is missing or empty")
-    return ReadConfig(backup, (_note(path, broken),)) if has_backup else ReadConfig(None)
+    return None if found is None else replace(found, notes=(_note(path, broken),))
 
 
 def _advised(error: CorruptRecordError, advice: str) -> CorruptRecordError:
@@ -476,15 +479,6 @@ CONFIG_KINDS: Final[tuple[ConfigKind[Any], ...]] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ConfigFile(Generic[T_co]):
-    """What a configuration file says."""
-
-    value: T_co
-    file: str  # the file that says it, or its backup, below the store's root
-    notes: tuple[str, ...]  # that the backup was read, and why
-
-
 class TimerCheck(NamedTuple):
     """What ``config/timercheck`` says."""
 
@@ -570,16 +564,15 @@ class Config:
     def _read(self, kind: ConfigKind[T]) -> ConfigFile[T] | None:
         path = self.path(kind)
         rules = rules_of(self._release or DEFAULT_RELEASE)
-        found: list[T] = []
-
-        def keep(value: JsonObject, file: str) -> None:
-            found.append(kind.decode(ConfigFields(value, file), rules))
-
         with explained_access(self.root):
             for each in (path, backup_of(path)):
                 check_is_file(each)
-            source, notes = read_config(path, keep, lambda file: self._at(file).data, release=self._release)
-        return None if source is None else ConfigFile(found[-1], f"{CONFIG_DIRECTORY}/{source.name}", notes)
+            return read_config(
+                path,
+                lambda value, file: kind.decode(ConfigFields(value, file), rules),
+                lambda file: self._at(file).data,
+                release=self._release,
+            )
 
     def known(self, kind: ConfigKind[T], what: str) -> tuple[T | None, tuple[str, ...]]:
         """Return what a file or its backup says, for those who can do without it, and what is to be said of the file.
