@@ -138,7 +138,7 @@ def _by_likely_release(told: LikelyRelease, repeated: _RepeatedCheck, options: R
         tried.append(repeated.run(replace(options, release=release)))
         if not any(kind.depends_on_release for kind, _ in tried[-1].tally.counts):
             break
-    best = min(tried, key=lambda each: each.finding_count)
+    best = min(tried, key=lambda each: (each.foreign_count, each.finding_count))
     others = [
         f"by the rules of {each.plan.options.release} it has {counted(each.finding_count, 'finding')}" for each in tried
     ]
@@ -207,6 +207,12 @@ class CheckedStore:
     def finding_count(self) -> int:
         """How many findings there are."""
         return sum(count for _, count in self.tally.counts)
+
+    @property
+    def foreign_count(self) -> int:
+        """How many findings are of what the release does not leave; what is missing may be lost, whoever wrote it."""
+        counts = self.tally.counts
+        return sum(count for kind, count in counts if kind.depends_on_release and not kind.endswith("_missing"))
 
     def is_index_pending(self, first: Self) -> bool:
         """Whether keys are missing from an index that stood still since a first look, while the log grew.

@@ -97,6 +97,16 @@ def test_two_faults_are_both_found(first: str, second: str, golden: Golden, tmp_
     plant_all([fault_named(first), fault_named(second)], "5.3.3/propcrc", 7, golden, tmp_path / "store")
 
 
+def test_a_lost_queue_does_not_make_the_store_one_of_a_release_that_knows_no_light_queues(
+    golden: Golden, tmp_path: Path
+) -> None:
+    copy = StoreCopy(shutil.copytree(golden("4.9.7/lmq").root, tmp_path / "store"), release="4.9")
+    shutil.rmtree(copy.root / "consumequeue" / "%LMQ%b0")
+    fault_named("slot_out_of_range").plant(copy)
+
+    assert {"unit_missing": 25, "index_chain": 1} == check(copy.root).counts
+
+
 @pytest.mark.soak
 @pytest.mark.parametrize(("first", "second"), list(combinations(APART, 2)), ids=str)
 @pytest.mark.parametrize("seed", range(SEEDS))
