@@ -11,7 +11,7 @@ import numpy as np
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.columnar.lockstep import chain
-from store_core.format.layout import MAX_HEAD_SIZE, V6_BITS, MagicCode
+from store_core.format.layout import BLANK_SIZE, MAX_HEAD_SIZE, V6_BITS, MagicCode
 from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag
 from store_core.format.segment_view import Piece, SegmentView
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck, RequestBatch
@@ -268,7 +268,11 @@ class WindowReader:
         * `size`: Bytes to read, or more if the first record has more.
         * `most`: Most records to take; by default, all in these bytes.
         """
-        position = self.position
+        position, room = self.position, self._segment.size - self.position
+        frame = self._segment.chunk(position, position + min(BLANK_SIZE, room)).data
+        if len(frame) == BLANK_SIZE and read_frame(frame, 0)[1] == MagicCode.BLANK:  # nothing more of it is read
+            self.end = check_message_and_return_size(frame, 0, room, self._rules, check_crc=False, read_body=False)
+            return True
         end = max(position + size, self._end_of_parts(position))
         raw = self._segment.chunk(position, min(end, self._segment.size))
         view = Piece(raw, self._segment.start_offset + position)
@@ -294,7 +298,7 @@ class WindowReader:
         if magic not in _MAGIC_CODES:
             return position
         ends = [position + size]
-        if magic != MagicCode.BLANK and not (self._read_body and length > size):
+        if not (self._read_body and length > size):
             at = position + shape.size + length
             for width in (MagicCode(magic).topic_length_size, _PROPERTIES_LENGTH_SIZE):
                 if at + width > segment.size:

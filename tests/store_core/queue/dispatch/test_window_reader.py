@@ -3,22 +3,28 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.columnar import chain
+from store_core.format.release import RELEASES, Release
+from store_core.format.segment_view import SegmentView
 from store_core.queue.dispatch import dispatch_reader
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
+from store_core.queue.queue_path import QueueRules
+from tests.builders import MAGIC_BLANK, Record
 from tests.segment import windowed
 from tests.store_core.queue.dispatch_logs import dispatch_logs, readings
 from tests.strategies import Log, layouts, mutated
 
 if TYPE_CHECKING:
-    from store_core.queue.queue_path import QueueRules
+    import numpy.typing as npt
 
 
 @given(mutated(dispatch_logs()) | dispatch_logs() | layouts(), readings(), st.data())
@@ -47,3 +53,28 @@ def test_windows_give_what_all_bytes_give(
         assert next((start for start, _ in expected if start >= limit), whole.position) == reader.position
     else:
         assert (whole.position, whole.end) == (reader.position, reader.end)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+def test_a_blank_record_is_not_read_however_far_it_reaches(release: Release) -> None:
+    size, record = 1 << 30, Record(b"body").encode()
+    source = MostlyBlank(record + struct.pack(">iI", size - len(record), MAGIC_BLANK))
+    reader = WindowReader(SegmentView(source, size, 0), 0, QueueRules(release=release), check_crc=True)
+
+    assert [0] == [start for batch, _ in reader for start in batch.starts.tolist()]
+    assert reader.end.is_blank
+    assert source.asked < 4 << 20  # the first window is one of a MiB
+
+
+class MostlyBlank:
+    """Gives the bytes of a segment whose first ones are known, and counts those that are asked for."""
+
+    def __init__(self, first: bytes) -> None:
+        self.first = first
+        self.asked = 0
+
+    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        """Return the bytes of a range."""
+        self.asked += end - begin
+        known = np.frombuffer(self.first[begin:end], np.uint8)
+        return np.concatenate([known, np.zeros(end - begin - known.size, np.uint8)])
