@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from enum import Enum
@@ -17,7 +18,7 @@ from store_core.files.segment_source import blocks_on_disk, file_at
 from store_core.format.times import table_time
 from store_core.queue.index_format import INDEX_HEADER_SIZE
 from store_core.snapshot.index import KeyFile
-from store_core.snapshot.queues import FileQueue, OpenUnits, Queues, UnitFile
+from store_core.snapshot.queues import FileQueue, Queues, UnitFile
 from store_core.store.clean import DiskLimits, SpaceVerdict, expiry_rule, hour_at, parse_delete_when
 from store_core.store.message_store_config import MessageStoreConfig
 
@@ -372,13 +373,9 @@ def _in_order(store: Store, files: Iterator[tuple[Path, int | None]]) -> Iterato
 
 def _last_position(file: UnitFile) -> int | None:
     """Return the position that the last unit of a file points to; None if the file is gone, or has none."""
-    opened = OpenUnits(file)
-    try:
-        return opened.place(file.count - 1)[0] if file.count else None
-    except SegmentVanishedError:
-        return None
-    finally:
-        opened.close()
+    with closing(file), suppress(SegmentVanishedError):
+        return file.place(file.count - 1)[0] if file.count else None
+    return None
 
 
 def _index_end(path: Path) -> int | None:

@@ -7,7 +7,6 @@ import logging
 import re
 from bisect import bisect_left
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
@@ -71,62 +70,30 @@ _PLACE_BYTES: Final = 12
 """Bytes of physical offset and size, with which a unit of every kind begins."""
 
 
-@dataclass(frozen=True, slots=True)
 class UnitFile:
-    """A file of units, as its directory listed it; can be pickled."""
-
-    path: Path
-    start: int  # place of its first byte in the queue, by its name
-    size: int  # bytes
-    kind: QueueKind
-
-    @property
-    def first(self) -> int:
-        """Number of the first unit in the queue."""
-        return self.start // self.kind.dtype.itemsize
-
-    @property
-    def count(self) -> int:
-        """Number of units that it has room for."""
-        return self.size // self.kind.dtype.itemsize
-
-
-def unit_files(directory: Path, kind: QueueKind, file_system: FileSystem = _FILES) -> tuple[UnitFile, ...]:
-    """List the files of a queue, in order; empty files are left out, other names with a warning."""
-    found = []
-    try:
-        names = file_system.names(directory)
-    except NotADirectoryError:
-        return ()
-    except PermissionError as error:
-        raise access_error(directory, error) from error
-    for name in names:
-        path, start = directory / name, start_offset_of(name)
-        status = file_system.status(path)
-        if status is None:
-            continue  # deleted by retention since the directory was read, or a dangling link
-        if start is None or status.is_directory:
-            what = "directory" if status.is_directory else "file"
-            _log.warning("ignored the %s %s: %s.%s", what, path, why_no_segment(name), advice_on_name(name))
-        elif status.size:
-            found.append(UnitFile(path, start, status.size, kind))
-    return tuple(sorted(found, key=lambda file: file.start))
-
-
-class OpenUnits:
-    """The units of one file, which is opened when one is asked for; one on another machine is read in blocks.
+    """A file of units, opened when one is asked for; one on another machine is read in blocks. It can be pickled.
 
     Errors are `SegmentVanishedError` if the file is gone, or shorter than it was when it was listed, and those of
     `explained_access`.
+
+    * `start`: Place of its first byte in the queue, by its name.
+    * `size`: Bytes, when its directory was listed.
+    * `first`: Number of the first unit in the queue.
+    * `count`: Number of units that it has room for.
     """
 
-    def __init__(self, file: UnitFile, file_system: FileSystem = _FILES) -> None:
-        self.file = file
+    def __init__(self, path: Path, start: int, size: int, kind: QueueKind, file_system: FileSystem = _FILES) -> None:
+        self.path, self.start, self.size, self.kind = path, start, size, kind
+        self._dtype = kind.dtype
+        self.first, self.count = start // self._dtype.itemsize, size // self._dtype.itemsize
         self._files = file_system
-        self._dtype = file.kind.dtype
-        self._is_far = isinstance(file.path, UrlPath)
+        self._is_far = isinstance(path, UrlPath)
         self._opened: OpenFile | None = None
         self._block: tuple[int, bytes] = (0, b"")
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what the directory listed."""
+        return UnitFile, (self.path, self.start, self.size, self.kind)
 
     def close(self) -> None:
         """Close the file; it is opened again when another unit is asked for."""
@@ -138,7 +105,7 @@ class OpenUnits:
         """Return units by their places in the file."""
         size = self._dtype.itemsize
         stored = np.frombuffer(self._bytes(begin * size, (end - begin) * size), self._dtype)
-        return Units.of(self.file.kind, stored, self.file.first + begin)
+        return Units.of(self.kind, stored, self.first + begin)
 
     def windows(self, begin: int, end: int, step: int = _WINDOW) -> Iterator[Units]:
         """Yield units by their places in the file; each window is longer than the one before, up to a limit."""
@@ -157,7 +124,7 @@ class OpenUnits:
 
         Holes of a sparse file are skipped. Zeros between units are counted: they are lost units.
         """
-        size, count = self._dtype.itemsize, self.file.count
+        size, count = self._dtype.itemsize, self.count
         for begin, end in reversed(list(self._data())):
             first, last = begin // size, min(-(-end // size), count)
             for stop in range(last, first, -_FIRST_STEP):
@@ -170,7 +137,7 @@ class OpenUnits:
     def _data(self) -> Iterator[tuple[int, int]]:
         """Yield begin and end of the stretches of the file that are no holes."""
         position = 0
-        while position < self.file.size:
+        while position < self.size:
             found = self._file.next_data(position)
             if found is None:
                 return
@@ -186,7 +153,7 @@ class OpenUnits:
         if begin:
             return 0
         found = 0
-        for units in self.windows(0, min(-(-stop // self._dtype.itemsize), self.file.count), _FIRST_STEP):
+        for units in self.windows(0, min(-(-stop // self._dtype.itemsize), self.count), _FIRST_STEP):
             sound = units.are_sound
             if not sound.all():
                 return found + int(sound.argmin())
@@ -197,14 +164,14 @@ class OpenUnits:
     def _file(self) -> OpenFile:
         if self._opened is None:
             try:
-                self._opened = self._files.open(self.file.path, writable=False)
+                self._opened = self._files.open(self.path, writable=False)
             except FileNotFoundError as error:
                 raise self._gone() from error
             except OSError as error:
-                with explained_access(self.file.path):
+                with explained_access(self.path):
                     raise error from None
             size = self._opened.size()
-            if size < self.file.size:
+            if size < self.size:
                 raise self._vanished(f"it has {size} bytes now")
         return self._opened
 
@@ -224,15 +191,37 @@ class OpenUnits:
 
     def _gone(self) -> Exception:
         """Tell a worker that does not see the store from a file that retention has deleted: that leaves a directory."""
-        directory = self.file.path.parent
+        directory = self.path.parent
         queues = directory.parents[1]
-        return self._vanished("it is gone") if queues.is_dir() else unseen_error(queues, str(self.file.path))
+        return self._vanished("it is gone") if queues.is_dir() else unseen_error(queues, str(self.path))
 
     def _vanished(self, found: str) -> SegmentVanishedError:
         return SegmentVanishedError(
-            f"{self.file.path} ({self.file.size} bytes) was there when its queue was listed, and {found}: a broker's "
-            f"retention deletes old files, and whole topics"
+            f"{self.path} ({self.size} bytes) was there when its queue was listed, and {found}: a broker's retention "
+            f"deletes old files, and whole topics"
         ).advised(WITHOUT_SEGMENT)
+
+
+def _unit_files(directory: Path, kind: QueueKind, file_system: FileSystem) -> list[UnitFile]:
+    """List the files of a queue, in order; empty files are left out, other names with a warning."""
+    found: list[UnitFile] = []
+    try:
+        names = file_system.names(directory)
+    except NotADirectoryError:
+        return found
+    except PermissionError as error:
+        raise access_error(directory, error) from error
+    for name in names:
+        path, start = directory / name, start_offset_of(name)
+        status = file_system.status(path)
+        if status is None:
+            continue  # deleted by retention since the directory was read, or a dangling link
+        if start is None or status.is_directory:
+            what = "directory" if status.is_directory else "file"
+            _log.warning("ignored the %s %s: %s.%s", what, path, why_no_segment(name), advice_on_name(name))
+        elif status.size:
+            found.append(UnitFile(path, start, status.size, kind, file_system))
+    return sorted(found, key=lambda file: file.start)
 
 
 class FileQueue:
@@ -246,7 +235,7 @@ class FileQueue:
         self.kind = kind
         self._root = root
         self._files = file_system
-        self._opened_files: list[OpenUnits] | None = None
+        self._listed: list[UnitFile] | None = None
         self._is_numbered = False
 
     @property
@@ -257,24 +246,19 @@ class FileQueue:
     @property
     def listed(self) -> list[UnitFile]:
         """Its files, in order, as they were when they were asked for first."""
-        return [opened.file for opened in self._opened]
+        if self._listed is None:  # not a `cached_property`, whose lock costs more than all else here
+            self._listed = _unit_files(self.directory, self.kind, self._files)
+        return self._listed
 
     @property
     def files(self) -> int:
         """Number of files that it is in."""
-        return len(self._opened)
+        return len(self.listed)
 
     @property
     def exists(self) -> bool:
         """Whether there is a directory for it."""
-        return bool(self._opened) or self.directory.is_dir()
-
-    @property
-    def _opened(self) -> list[OpenUnits]:
-        if self._opened_files is None:  # not a `cached_property`, whose lock costs more than all else here
-            listed = unit_files(self.directory, self.kind, self._files)
-            self._opened_files = [OpenUnits(file, self._files) for file in listed]
-        return self._opened_files
+        return bool(self.listed) or self.directory.is_dir()
 
     # ---- what a broker sees
 
@@ -289,7 +273,7 @@ class FileQueue:
         if not count:  # a broker leaves a queue at its number where only files without a unit are left
             begin = self.listed[0].first if self.listed and self.kind is not QueueKind.BATCH else 0
             return QueueBounds(begin, begin)
-        last = self._opened[index].read(count - 1, count)
+        last = self.listed[index].read(count - 1, count)
         end, place = int(last.ends[0]), last.place(0)
         first = None
         if place[0] >= log_start and not last.are_fillers[0]:
@@ -300,25 +284,25 @@ class FileQueue:
         """Return the file that holds the last unit when a broker loads the queue, and how many units it takes of it."""
         start = max(len(self.listed) - _FILES_LOOKED_AT, 0)
         found = (0, 0)
-        for index, file in enumerate(self._opened[start:], start):
+        for index, file in enumerate(self.listed[start:], start):
             count = file.sound()
             if count:
                 found = index, count
-            if count < file.file.count:
+            if count < file.count:
                 break
         return found if found[1] or not start else (start - 1, self.listed[start - 1].count)
 
     def _first_live(self, index: int, count: int, log_start: int) -> tuple[int, tuple[int, int]] | None:
         """Return offset and place of the first unit that is in the log, up to a place in a file; None without one."""
-        for file in self._opened[: index + 1]:
-            stop = count if file is self._opened[index] else file.file.count
+        for file in self.listed[: index + 1]:
+            stop = count if file is self.listed[index] else file.count
             for units in file.windows(0, stop, 1):
                 is_live = (units.stored["physical_offset"] >= log_start) & (units.stored["store_size"] > 0)
                 is_live &= ~units.are_fillers
                 if is_live.any():
                     row = int(is_live.argmax())
                     return int(units.offsets[row]), units.place(row)
-            if file is not self._opened[index]:
+            if file is not self.listed[index]:
                 file.close()
         return None
 
@@ -328,13 +312,13 @@ class FileQueue:
         Without an end they are all up to the last that was written. Of a batch queue there may be some more.
         """
         firsts = self._first_offsets
-        for file, first, following in zip(self._opened, firsts, [*firsts[1:], None], strict=True):
+        for file, first, following in zip(self.listed, firsts, [*firsts[1:], None], strict=True):
             if following is not None and following <= begin:
                 continue
             if end is not None and first >= end:
                 return
             is_batch = self.kind is QueueKind.BATCH
-            stop = file.written() if is_batch or end is None else min(end - first, file.file.count)
+            stop = file.written() if is_batch or end is None else min(end - first, file.count)
             yield from file.windows(0 if is_batch else max(begin - first, 0), stop)
             if following is not None:
                 file.close()
@@ -355,8 +339,8 @@ class FileQueue:
         if self.kind is not QueueKind.BATCH:
             return [file.first for file in self.listed]
         found = []
-        for file in self._opened:
-            found.append(int(file.read(0, 1).offsets[0]) if file.file.count else 0)
+        for file in self.listed:
+            found.append(int(file.read(0, 1).offsets[0]) if file.count else 0)
             file.close()
         return found
 
@@ -368,15 +352,14 @@ class FileQueue:
         size = -(-configured // unit) * unit
         paths = list_for_loading((self.directory,), size, self._files, rules.release).paths
         queue = FileQueue(self.name, self.kind, self._root, self._files)
-        files = (UnitFile(path, offset_of(path), size, self.kind) for path in paths)
-        queue._opened_files = opened = [OpenUnits(file, self._files) for file in files]
+        queue._listed = files = [UnitFile(path, offset_of(path), size, self.kind, self._files) for path in paths]
         index, count = queue._loaded()
         try:
-            for file in opened[: index + 1]:
-                yield from file.windows(0, count if file is opened[index] else file.file.count)
+            for file in files[: index + 1]:
+                yield from file.windows(0, count if file is files[index] else file.count)
                 file.close()
         finally:
-            for file in opened:
+            for file in files:
                 file.close()
 
     # ---- what look-ups ask
@@ -384,7 +367,7 @@ class FileQueue:
     def range(self, position: int, begin: int, end: int) -> UnitRange:
         """Return the units of records at or after a physical offset, and of a range of queue offsets."""
         self._check_names()
-        if not self._opened:
+        if not self.listed:
             return UnitRange(0, 0)
         whole = range(self.listed[0].first, self._end)
         if self.kind is QueueKind.BATCH:
@@ -400,9 +383,9 @@ class FileQueue:
         self._check_names()
         pieces = []
         reached = wanted.begin
-        for file in self._opened:
-            first = file.file.first
-            stop = min(wanted.end, first + file.file.count)
+        for file in self.listed:
+            first = file.first
+            stop = min(wanted.end, first + file.count)
             if first <= reached < stop:
                 pieces.append(file.read(reached - first, stop - first))
                 reached = stop
@@ -431,23 +414,23 @@ class FileQueue:
     @cached_property
     def _end(self) -> int:
         """The number after the last unit; the last file was made in its full size, with zeros after the units."""
-        for file in reversed(self._opened):
-            written = bisect_left(range(file.file.count), 1, key=lambda number: file.place(number)[1] <= 0)
-            if written or file is self._opened[0]:
-                return file.file.first + written
+        for file in reversed(self.listed):
+            written = bisect_left(range(file.count), 1, key=lambda number: file.place(number)[1] <= 0)
+            if written or file is self.listed[0]:
+                return file.first + written
         return 0
 
     def _place(self, number: int) -> tuple[int, int]:
         file = self._file_of(number)
-        return file.place(number - file.file.first)
+        return file.place(number - file.first)
 
     def _batch_offset(self, number: int) -> int:
         file = self._file_of(number)
-        return int(file.read(number - file.file.first, number - file.file.first + 1).offsets[0])
+        return int(file.read(number - file.first, number - file.first + 1).offsets[0])
 
-    def _file_of(self, number: int) -> OpenUnits:
-        file = next((each for each in reversed(self._opened) if each.file.first <= number), None)
-        if file is None or number - file.file.first >= file.file.count:
+    def _file_of(self, number: int) -> UnitFile:
+        file = next((each for each in reversed(self.listed) if each.first <= number), None)
+        if file is None or number - file.first >= file.count:
             raise QueueDoubtError(f"{self.directory} has no unit {number}")
         return file
 

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -22,7 +22,7 @@ from store_core.format.columns import TIMESTAMP_TYPE
 from store_core.format.times import table_time
 from store_core.snapshot.config import TOPICS, TopicConfig
 from store_core.snapshot.log import Log
-from store_core.snapshot.queues import DIRECTORIES, FileQueue, NamedQueue, OpenUnits, Queues, UnitFile
+from store_core.snapshot.queues import DIRECTORIES, FileQueue, NamedQueue, Queues, UnitFile
 from store_core.snapshot.units import QueueKind, TopicFilter
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.stored_topics import hint_of, stored_topics
@@ -138,11 +138,8 @@ def _units_of(origin: QueueSlice, queues: Queues) -> Iterator[Units]:
     if origin.file is None:
         yield from NamedQueue(queues, *origin.name).stored.units(origin.begin, origin.end)
         return
-    opened = OpenUnits(origin.file)
-    try:
-        yield from opened.windows(origin.begin, opened.written() if origin.end is None else origin.end)
-    finally:
-        opened.close()
+    with closing(origin.file) as file:
+        yield from file.windows(origin.begin, file.written() if origin.end is None else origin.end)
 
 
 def plan_units(store: Store, options: ViewOptions) -> list[UnitsPart]:
@@ -168,13 +165,11 @@ def _slices(queue: Queue, most: int) -> Iterator[QueueSlice]:
     for last in queue.listed[-1:]:
         count = None  # of an object, which is replaced rather than changed: counting units would read them all
         if not isinstance(last.path, UrlPath):
-            opened = OpenUnits(last)
             try:
-                count = opened.written()
+                with closing(last):
+                    count = last.written()
             except SegmentVanishedError:
                 continue  # deleted since its directory was listed, as with a topic
-            finally:
-                opened.close()
         if count != 0:
             yield QueueSlice(queue.name, queue.kind, last, 0, count)
 
