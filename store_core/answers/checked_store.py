@@ -6,21 +6,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
 
-import numpy as np
-
-from store_core.answers.delay_states import stray_timers
 from store_core.answers.index_chains import ChainJob
-from store_core.answers.index_findings import IndexFindings
-from store_core.answers.log_findings import (
-    NOT_ASKED,
-    Certificate,
-    ConfigFiles,
-    JudgedLog,
-    LogReach,
-    add_loading,
-    checkpoint_findings,
-    dispatch_start,
-)
+from store_core.answers.index_findings import add_index
+from store_core.answers.log_findings import NOT_ASKED, Certificate, ConfigFiles, Judge, dispatch_start
 from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.clock import Clock, SystemClock
@@ -32,25 +20,25 @@ from store_core.files.store_path import absolute_path_of, path_of
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.words import counted
 from store_core.snapshot.config import configured_batch_topics
-from store_core.snapshot.index import Index, KeyFile, LoadedIndex
+from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.likely_release import LikelyRelease
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import LiveMoment, find_end
 from store_core.snapshot.store import store_at
-from store_core.snapshot.timers import Timers
-from store_core.store.rebuild.findings import Finding, FindingKind, Tally
+from store_core.store.rebuild.findings import FindingKind, Tally
 from store_core.store.rebuild.job import RebuildJob, rebuild_by
-from store_core.store.rebuild.lost_ranges import LostBytes
 from store_core.store.rebuild.plan import RebuildPlan
-from store_core.store.rebuild.queue_compare import NO_UNITS, LogBounds, StoredQueues, judge_queue
+from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.report import RebuildReport, check_wanted, inference_notes
 from store_core.store.rebuild.segment_part import arrives_at
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Iterator
     from pathlib import Path
 
     from store_core.format.release import Release
+    from store_core.snapshot.index import LoadedIndex
     from store_core.store.parts import Engine
     from store_core.store.rebuild.plan import RebuildOptions, RebuildRules
 
@@ -95,6 +83,7 @@ def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair
     clock: Clock | None = None,
     is_ours: bool = False,
     misses_all: bool = False,
+    is_of_all: bool = True,
 ) -> CheckedStore:
     """Compare a store with what a rebuild by these options would make, and judge its other files.
 
@@ -102,36 +91,19 @@ def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair
     * `is_ours`: Whether the caller holds the store's lock, so that no broker is writing.
     * `misses_all`: Whether all units and entries are missing where a copy has neither queues nor an index, for who will
       make them.
+    * `is_of_all`: Whether configuration, timers and checkpoint are judged, too.
     """
     engine.expect(RebuildJob, ChainJob)
     with explained_access(path_of(path)):
         is_log_alone = not misses_all and _is_log_alone(path_of(path))
-        repeated = _RepeatedCheck(engine, path, clock or SystemClock(), is_ours, is_log_alone)
+        repeated = _Check(engine, path, clock or SystemClock(), is_ours, is_log_alone, is_of_all)
         if release is not None:
             return repeated.run(replace(options, release=release))
         store = store_at(path, None, options.config, options.store_path_commit_log)
         return _by_likely_release(LikelyRelease.of(absolute_path_of(store)), repeated, options)
 
 
-def verified_by(
-    engine: Engine,
-    path: str | os.PathLike[str],
-    options: RebuildOptions,
-    *,
-    clock: Clock | None = None,
-    is_ours: bool = False,
-) -> CheckedStore:
-    """Check what a rebuild by these options makes, queues and index, and the log that they follow from.
-
-    * `is_ours`: Whether the caller holds the store's lock, so that no broker is writing.
-    """
-    engine.expect(RebuildJob, ChainJob)
-    with explained_access(path_of(path)):
-        repeated = _RepeatedCheck(engine, path, clock or SystemClock(), is_ours, is_log_alone=False, is_of_all=False)
-        return repeated.run(options.as_comparison())
-
-
-def _by_likely_release(told: LikelyRelease, repeated: _RepeatedCheck, options: RebuildOptions) -> CheckedStore:
+def _by_likely_release(told: LikelyRelease, repeated: _Check, options: RebuildOptions) -> CheckedStore:
     """Check a store by the release that its files tell; where several may be, by the one that explains most."""
     tried: list[CheckedStore] = []
     for release in told.releases:
@@ -146,7 +118,7 @@ def _by_likely_release(told: LikelyRelease, repeated: _RepeatedCheck, options: R
 
 
 @dataclass(frozen=True, slots=True)
-class _RepeatedCheck:
+class _Check:
     """Checks a store, again where a broker writes meanwhile."""
 
     engine: Engine
@@ -154,7 +126,7 @@ class _RepeatedCheck:
     clock: Clock
     is_ours: bool
     is_log_alone: bool
-    is_of_all: bool = True  # whether configuration, timers and checkpoint are looked at, too
+    is_of_all: bool
 
     def run(self, options: RebuildOptions) -> CheckedStore:
         """Check a store; of a live one keep the findings that the next checks have, too."""
@@ -174,7 +146,7 @@ class _RepeatedCheck:
             plan = self._plan(options)
             is_live = not self.is_ours and is_lock_held(plan.store)
             try:
-                return _Check(self.engine, plan, self.clock, is_live, self.is_of_all, earlier).run()
+                return self._checked(plan, earlier, is_live=is_live)
             except SegmentVanishedError:
                 if not is_live or attempt + 1 == _ATTEMPTS:
                     raise
@@ -188,6 +160,85 @@ class _RepeatedCheck:
             return replace(plan, rules=rules, assumptions=())
         return replace(plan, rules=replace(rules, has_index=_has_index(plan)) if self.is_of_all else rules)
 
+    def _checked(self, plan: RebuildPlan, earlier: LiveMoment | None, *, is_live: bool) -> CheckedStore:
+        """Compare queues and index with the log, then judge them and the other files."""
+        store, rules = plan.store, plan.rules
+        is_open = is_live or (store / ABORT_FILE).exists()
+        log = Log.of(store)
+        if is_live:
+            supposed = LogBounds(plan.min_offset, LiveMoment.take(store, rules.queue_rules, earlier), is_open=True)
+        else:  # where a closed one ends is told by its last part
+            supposed = LogBounds(plan.min_offset, end=find_end(log.segments, by_tail=True), is_open=is_open)
+        index = Index(store).loaded(rules.queue_rules, is_open=is_open)
+        chains = ChainJob(index.files if rules.has_index else (), log, supposed.log_end, is_open)
+        checks = self.engine.run(chains) if chains.files else ()
+        for file, check in zip(chains.files, checks, strict=True):
+            file.reaches = check.reaches  # so that each part of the comparison reads only windows of its own
+        bounds, compared = self._compared(plan, log, supposed, index)
+        if chains.files and bounds.log_end != chains.log_end:
+            checks = self.engine.run(replace(chains, log_end=bounds.log_end))
+        restart = NOT_ASKED
+        if bounds.has_crashed and any(each.missing_from >= 0 for each in compared.judged):
+            restart = dispatch_start(store, plan.options, rules.queue_rules.batch_topics, self.clock)
+        config = ConfigFiles(store, rules.queue_rules.release)
+        judge = Judge(plan, bounds, log, compared, index, checks, config, restart)
+        judge.add_compared()
+        if rules.has_index:
+            add_index(judge)
+        if self.is_of_all:
+            judge.add_beside()
+        notes = tuple(_notes(judge, is_of_all=self.is_of_all))
+        return CheckedStore(plan, bounds, compared, judge.tally, index.files, tuple(judge.certificates()), notes)
+
+    def _compared(
+        self, plan: RebuildPlan, log: Log, supposed: LogBounds, index: LoadedIndex
+    ) -> tuple[LogBounds, RebuildReport]:
+        """Compare queues and index with the log; across damage, so that not everything after it differs.
+
+        The supposed end is proven by the comparison if that arrives there. If not, the log is followed to its end, and
+        compared again where that is another one.
+        """
+
+        def within(bounds: LogBounds, rules: RebuildRules) -> RebuildReport:
+            output, clock = plan.output, self.clock
+            return rebuild_by(self.engine, plan.store, output, rules, compared=bounds, index=index, clock=clock)
+
+        bounds, is_live = supposed, supposed.moment is not None
+        report = within(bounds, plan.rules)
+        if not (is_live or arrives_at(report.outcomes, bounds.log_end)):
+            bounds = bounds._replace(end=find_end(log.segments))
+        is_salvaged = report.is_doubtful or (not is_live and report.read_end_offset < bounds.log_end)
+        if is_salvaged or bounds != supposed:
+            report = within(bounds, replace(plan.rules, is_salvaged=is_salvaged))
+        check_wanted(report, plan.store, plan.rules, OsFileSystem())
+        return bounds, report
+
+
+def _notes(judge: Judge, *, is_of_all: bool) -> Iterator[str]:
+    """Yield what is no finding, and an operator should know."""
+    plan, bounds = judge.plan, judge.bounds
+    yield from check_store_kind(plan.store, OsFileSystem(), StoreUse.READ_QUEUES)
+    yield from judge.report.notes
+    yield from inference_notes(plan, judge.report)
+    yield from judge.tally.notes
+    if is_of_all:
+        yield from judge.config.notes
+        if not plan.rules.has_queues:
+            yield _LOG_ALONE
+        elif not plan.rules.has_index:
+            yield _NO_INDEX_FILE if plan.options.with_index else _NO_INDEX
+    wrong_codes = {place.topic for place in judge.tally.places if place.kind is FindingKind.UNIT_WRONG_TAGS_CODE}
+    if SCHEDULE_TOPIC in wrong_codes and plan.options.config is None:
+        yield _OWN_LEVELS
+    moment = bounds.moment
+    if moment is not None:
+        yield (
+            f"the store is open, its lock is held: the log was read to {moment.log_end}, where it ended when the check "
+            f"began; records before {moment.dispatched}, which queues and index had reached then, have to be in them"
+        )
+    if not bounds.is_open and judge.seems_open:
+        yield _SEEMS_OPEN.format(plan.store / ABORT_FILE)
+
 
 @dataclass(frozen=True, slots=True)
 class CheckedStore:
@@ -200,8 +251,12 @@ class CheckedStore:
     index: tuple[KeyFile, ...]  # the files of the index that the release loads, oldest first
     certificates: tuple[Certificate, ...]
     notes: tuple[str, ...]
-    is_live: bool
     release_why: str = RELEASE_GIVEN
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a broker holds the store."""
+        return self.bounds.moment is not None
 
     @property
     def finding_count(self) -> int:
@@ -246,167 +301,3 @@ def _readable_batch_topics(store: Path, release: Release) -> frozenset[str]:
         return configured_batch_topics(store, release)
     except CorruptRecordError:
         return frozenset()
-
-
-@dataclass(frozen=True, slots=True)
-class _Check:
-    """One check: compares queues and index with the log, then judges the other files."""
-
-    engine: Engine
-    plan: RebuildPlan
-    clock: Clock
-    is_live: bool
-    is_of_all: bool
-    earlier: LiveMoment | None
-
-    def run(self) -> CheckedStore:
-        store = self.plan.store
-        is_open = self.is_live or (store / ABORT_FILE).exists()
-        log = Log.of(store)
-        bounds = self._supposed(log, is_open=is_open)
-        rules = self.plan.rules.queue_rules
-        index = Index(store).loaded(rules, is_open=is_open)
-        chains = ChainJob(index.files if self.plan.rules.has_index else (), log, bounds.log_end, is_open)
-        checks = self.engine.run(chains) if chains.files else ()
-        for file, check in zip(chains.files, checks, strict=True):
-            file.reaches = check.reaches  # so that each part of the comparison reads only windows of its own
-        bounds, compared = self._compared(log, bounds, index)
-        if chains.files and bounds.log_end != chains.log_end:
-            checks = self.engine.run(replace(chains, log_end=bounds.log_end))
-        tally = Tally()
-        is_partial, restart = self.plan.options.topic is not None, self._restart(compared) if is_open else NOT_ASKED
-        has_crashed = is_open and not self.is_live
-        judged = JudgedLog(
-            compared, str(store), has_crashed, is_partial, frozenset(begin for begin, _ in log.missing), restart
-        )
-        config = ConfigFiles(store, rules.release)
-        judge = _Judge(self.plan, bounds, log, compared, index, config, tally)
-        judged.add_to(tally)
-        if not compared.problems:
-            add_loading(store, log, rules.release, OsFileSystem(), tally)
-        judge.add_unknown()
-        if self.plan.rules.has_index:
-            IndexFindings(compared, index, checks, bounds, store, log).add_to(tally)
-        if self.is_of_all:
-            judge.add_beside()
-        kinds = check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)
-        notes = (*kinds, *compared.notes, *inference_notes(self.plan, compared), *tally.notes)
-        if self.is_of_all:
-            notes += tuple(config.notes)
-            if not self.plan.rules.has_queues:
-                notes += (_LOG_ALONE,)
-            elif not self.plan.rules.has_index:
-                notes += (_NO_INDEX_FILE if self.plan.options.with_index else _NO_INDEX,)
-        wrong_codes = {place.topic for place in tally.places if place.kind is FindingKind.UNIT_WRONG_TAGS_CODE}
-        if SCHEDULE_TOPIC in wrong_codes and self.plan.options.config is None:
-            notes += (_OWN_LEVELS,)
-        notes += self._moment_note(bounds)
-        notes += (_SEEMS_OPEN.format(store / ABORT_FILE),) if not is_open and judged.seems_open else ()
-        certificates = tuple(judged.certificates())
-        return CheckedStore(self.plan, bounds, compared, tally, index.files, certificates, notes, is_live=self.is_live)
-
-    @staticmethod
-    def _moment_note(bounds: LogBounds) -> tuple[str, ...]:
-        moment = bounds.moment
-        if moment is None:
-            return ()
-        text = (
-            f"the store is open, its lock is held: the log was read to {moment.log_end}, where it ended when the check "
-            f"began; records before {moment.dispatched}, which queues and index had reached then, have to be in them"
-        )
-        return (text,)
-
-    def _supposed(self, log: Log, *, is_open: bool) -> LogBounds:
-        """Return what counts of the log; where a closed one ends is told by its last part."""
-        plan = self.plan
-        if self.is_live:
-            moment = LiveMoment.take(plan.store, plan.rules.queue_rules, self.earlier)
-            return LogBounds(plan.min_offset, moment, is_open=True)
-        return LogBounds(plan.min_offset, end=find_end(log.segments, by_tail=True), is_open=is_open)
-
-    def _compared(self, log: Log, supposed: LogBounds, index: LoadedIndex) -> tuple[LogBounds, RebuildReport]:
-        """Compare queues and index with the log; across damage, so that not everything after it differs.
-
-        The supposed end is proven by the comparison if that arrives there. If not, the log is followed to its end, and
-        compared again where that is another one.
-        """
-        plan, bounds = self.plan, supposed
-        report = self._compared_within(bounds, plan.rules, index)
-        if not (self.is_live or arrives_at(report.outcomes, bounds.log_end)):
-            bounds = bounds._replace(end=find_end(log.segments))
-        is_salvaged = report.is_doubtful or (not self.is_live and report.read_end_offset < bounds.log_end)
-        if is_salvaged or bounds != supposed:
-            report = self._compared_within(bounds, replace(plan.rules, is_salvaged=is_salvaged), index)
-        check_wanted(report, plan.store, plan.rules, OsFileSystem())
-        return bounds, report
-
-    def _compared_within(self, bounds: LogBounds, rules: RebuildRules, index: LoadedIndex) -> RebuildReport:
-        plan = self.plan
-        return rebuild_by(self.engine, plan.store, plan.output, rules, compared=bounds, index=index, clock=self.clock)
-
-    def _restart(self, compared: RebuildReport) -> int:
-        """Return from where a restart adds units, if any are missing."""
-        if self.is_live or not any(each.missing_from >= 0 for each in compared.judged):
-            return NOT_ASKED
-        return dispatch_start(self.plan.store, self.plan.options, self.plan.rules.queue_rules.batch_topics, self.clock)
-
-
-@dataclass(frozen=True, slots=True)
-class _Judge:
-    """Judges what a store has beside log, queues and index, by what a check has read."""
-
-    plan: RebuildPlan
-    bounds: LogBounds
-    log: Log
-    compared: RebuildReport
-    index: LoadedIndex
-    config: ConfigFiles
-    tally: Tally
-
-    def add_beside(self) -> None:
-        """Add what is wrong with configuration, timers and checkpoint."""
-        store, release, is_open = self.plan.store, self.plan.rules.queue_rules.release, self.bounds.is_open
-        self.tally.add_all(self.config.findings)
-        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in self.compared.queues}
-        self.tally.add_all(self.config.impossible(ends, is_open=is_open))
-        stray = None if is_open else stray_timers(Timers.of(store), self.log, release)
-        if stray is not None:
-            expected = "timers in the log"
-            self.tally.add_all([Finding(FindingKind.TIMER_UNIT, stray.path, expected=expected, found=stray.note)])
-        self.tally.add_all(checkpoint_findings(store, release, self._reach(), is_open=is_open))
-
-    def _reach(self) -> LogReach | None:
-        """Return how far the log reaches; None if there are signs of later records."""
-        signs, end = {FindingKind.UNIT_AFTER_END, FindingKind.LOG_LAYOUT}, self.compared.end_offset
-        is_later = any(file.reach[1] >= end for file in self.index.used)  # of records that were cut off
-        if is_later or any(self.bounds.torn) or signs & {kind for kind, _ in self.tally.counts}:
-            return None
-        last = max((outcome.last_store_timestamp for outcome in self.compared.outcomes), default=0)
-        return LogReach(last, end)
-
-    def add_unknown(self) -> None:
-        """Add queues that have units, though the log has no record of them."""
-        rules = self.plan.rules
-        if not rules.has_queues:
-            return
-        known = {(queue.topic, queue.queue_id) for queue in self.compared.queues}
-        logged = {topic for topic, _ in known} | self.config.topics
-        lost = _lost_bytes(self.log, self.compared)
-        with StoredQueues(self.plan.store, rules.queue_rules) as stored:
-            for topic, queue_id in sorted(stored.names() - known):
-                if not rules.wants(topic, queue_id):
-                    continue
-                judged = judge_queue(topic, queue_id, NO_UNITS, stored, self.bounds, lost)
-                is_left = self.bounds.is_open
-                wrong = [each for each in judged.first if not (is_left and each.kind is FindingKind.UNIT_AFTER_END)]
-                if wrong:
-                    kind = FindingKind.UNKNOWN_QUEUE if topic in logged else FindingKind.UNKNOWN_TOPIC
-                    if wrong[0].kind is FindingKind.QUEUE_UNREADABLE:
-                        kind = wrong[0].kind
-                    self.tally.add_all([Finding(kind, str(self.plan.store), topic, queue_id, found=wrong[0].found)])
-
-
-def _lost_bytes(log: Log, compared: RebuildReport) -> LostBytes:
-    """Return what is lost of a log: damaged ranges, and missing segments."""
-    ranges = [lost[:2] for outcome in compared.outcomes for lost in outcome.lost]
-    return LostBytes(log.segments, [np.array(ranges, np.int64).tobytes()])

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,164 +14,150 @@ from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import decode_text
 from store_core.format.words import agreeing, counted
 from store_core.queue.index_format import time_diff
-from store_core.store.rebuild.findings import Finding, FindingKind, Tally
+from store_core.store.rebuild.findings import Finding, FindingKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from store_core.answers.index_chains import ChainCheck
+    from store_core.answers.log_findings import Judge
     from store_core.snapshot.index import LoadedIndex
     from store_core.snapshot.log import Log
     from store_core.store.rebuild.index_files import IndexDifference
-    from store_core.store.rebuild.queue_compare import LogBounds
-    from store_core.store.rebuild.report import RebuildReport
 
 
-@dataclass(frozen=True, slots=True)
-class IndexFindings:
-    """Judges the files of an index, and their entries."""
+_KINDS: Final = {
+    "missing": FindingKind.INDEX_MISSING,
+    "extra": FindingKind.INDEX_EXTRA,
+    "hash": FindingKind.INDEX_WRONG_HASH,
+}
+"""The kind of a difference -> that of its finding."""
 
-    report: RebuildReport  # of the comparison with the log
-    index: LoadedIndex
-    checks: Sequence[ChainCheck]  # of the loaded files, oldest first
-    bounds: LogBounds
-    store: Path  # its root
-    log: Log
 
-    def add_to(self, tally: Tally) -> None:
-        """Add all findings and notes."""
-        left = self._add_entries(tally)
-        for path in self.index.unloaded:
-            unloaded = "the release does not load this file"
-            tally.add_all([Finding(FindingKind.INDEX_UNREADABLE, str(path), found=unloaded)])
-        for check in self.checks:
-            self._add_file(check, left, tally)
-        used = [check for check in self.checks if check.begin >= 0]
-        for before, check in pairwise(used):
-            if check.begin < before.end and before.end not in left:
-                expected, found = (
-                    f"an offset from {before.end} on",
-                    f"its first entry is of the record at {check.begin}",
-                )
-                tally.add_all([Finding(FindingKind.INDEX_ORDER, check.path, expected=expected, found=found)])
+def add_index(judge: Judge) -> None:
+    """Add what is wrong with the entries of an index, and with its files."""
+    left = _add_entries(judge)
+    for path in judge.index.unloaded:
+        unloaded = "the release does not load this file"
+        judge.tally.add_all([Finding(FindingKind.INDEX_UNREADABLE, str(path), found=unloaded)])
+    for check in judge.chains:
+        _add_file(judge, check, left)
+    used = [check for check in judge.chains if check.begin >= 0]
+    for before, check in pairwise(used):
+        if check.begin < before.end and before.end not in left:
+            expected, found = f"an offset from {before.end} on", f"its first entry is of the record at {check.begin}"
+            judge.tally.add_all([Finding(FindingKind.INDEX_ORDER, check.path, expected=expected, found=found)])
 
-    # ---- entries
 
-    def _add_entries(self, tally: Tally) -> set[int]:
-        """Add what is wrong with entries; return the offsets of entries left over from records that were cut off."""
-        found = self.report.index_differences
-        if found.repeated:
-            tally.notes.append(f"the index has {found.repeated} entries twice, as after a crash; they do no harm")
-        strays, far = self._strays()
-        missing, extra, wrong = (
-            [each for each in found.first if each.kind == kind] for kind in ("missing", "extra", "hash")
+# ---- entries
+
+
+def _add_entries(judge: Judge) -> set[int]:
+    """Add what is wrong with entries; return the offsets of entries left over from records that were cut off."""
+    found, tally, where = judge.report.index_differences, judge.tally, str(judge.plan.store / INDEX_DIRECTORY)
+    if found.repeated:
+        tally.notes.append(f"the index has {found.repeated} entries twice, as after a crash; they do no harm")
+    strays, far = _strays(judge)
+    missing, extra, wrong = ([each for each in found.first if each.kind == kind] for kind in _KINDS)
+    extra += strays
+    judged = judge_entries(judge.index, missing, [*extra, *wrong, *far], judge.log)
+    left = [each for each in judged.left if each not in far]
+    if left or judged.unput:
+        tally.notes.append(_of_left(len(judged.left), len(judged.unput)))
+    wrong = [each for each in wrong if each not in judged.left]
+    left_wrong = sum(each.kind == "hash" for each in left)
+    tally.add(FindingKind.INDEX_WRONG_HASH, found.wrong_hash - left_wrong, (_entry(each, where) for each in wrong))
+    tally.add_all(_wrong_place(*pair, where) for pair in judged.moved)
+    known = {each for pair in judged.moved for each in pair} | judged.unput | set(judged.left)
+    missing, extra = ([each for each in some if each not in known] for some in (missing, extra))
+    lacking = found.missing - found.unread - found.wrong_hash - len(judged.moved) - len(judged.unput)
+    end = max((file.reach[1] for file in judge.index.used), default=-1)
+    is_behind = -1 < end < min((each.physical_offset for each in missing), default=-1)
+    if judge.bounds.has_crashed and is_behind:
+        tally.notes.append(f"{lacking} keys at the log's end have no entry yet; a restart adds them")
+    else:
+        tally.add(FindingKind.INDEX_MISSING, lacking, (_entry(each, where) for each in missing))
+    explained = found.repeated + found.wrong_hash + found.lost
+    surplus = found.extra + len(strays) - explained - len(judged.moved) - len(left) + left_wrong
+    tally.add(FindingKind.INDEX_EXTRA, surplus, (_entry(each, where) for each in extra))
+    return {each.physical_offset for each in judged.left}
+
+
+def _strays(judge: Judge) -> tuple[list[IndexDifference], list[IndexDifference]]:
+    """Return the first entries that lead out of their files' bounds, and those after the log's end.
+
+    The others are told with their files, see `_add_far_file`. Those to bytes that are gone are in neither.
+    """
+    bounds = judge.bounds
+    begin, end = bounds.torn
+    strays: list[IndexDifference] = []
+    far: list[IndexDifference] = []
+    for check in judge.chains:
+        is_known = bounds.is_open or check.end >= judge.report.end_offset
+        for each in check.strays:
+            offset = each.physical_offset
+            is_gone = offset < bounds.min_offset or begin <= offset < end
+            if not is_gone:
+                is_far = is_known and _is_after(judge, offset)
+                (far if is_far else strays).append(each)
+    return strays, far
+
+
+def _is_after(judge: Judge, offset: int) -> bool:
+    """Return whether an entry may lead to what comes after the log's end, in a store that was not closed."""
+    moment = judge.bounds.moment
+    return offset >= judge.report.end_offset if moment is None else not moment.judges(np.array([offset]))[0]
+
+
+def _entry(difference: IndexDifference, where: str) -> Finding:
+    kind = _KINDS[difference.kind]
+    found = f"{'no' if kind is FindingKind.INDEX_MISSING else 'an'} entry of hash {difference.key_hash}"
+    return Finding(kind, where, begin=difference.physical_offset, found=found)
+
+
+def _wrong_place(missing: IndexDifference, extra: IndexDifference, where: str) -> Finding:
+    expected = f"the entry of hash {missing.key_hash} at {missing.physical_offset}"
+    found = f"it is at {extra.physical_offset}"
+    return Finding(FindingKind.INDEX_WRONG_PLACE, where, begin=missing.physical_offset, expected=expected, found=found)
+
+
+# ---- files
+
+
+def _add_file(judge: Judge, check: ChainCheck, left: set[int]) -> None:
+    tally, bounds = judge.tally, judge.bounds
+    tally.add(FindingKind.INDEX_CHAIN, check.broken, _links(check))
+    if check.problem:
+        tally.add_all([Finding(FindingKind.INDEX_UNREADABLE, check.path, found=check.problem)])
+    times = [(check.begin, check.begin_time), (check.end, check.end_time)]
+    header = "; ".join(filter(None, [check.header, *(text for offset, text in times if offset not in left)]))
+    if header and not (bounds.is_open and check is judge.chains[-1]):
+        tally.add_all([Finding(FindingKind.INDEX_HEADER, check.path, found=header)])
+    if judge.bounds.has_crashed and check.ahead:
+        lead = agreeing(check.ahead, "leads", "lead")
+        tally.notes.append(
+            f"{check.path}: {counted(check.ahead, 'slot')} {lead} to entries that the header does not count: it "
+            f"is older than the slots, as memory is written to the disk in any order. RocketMQ loads the file, and "
+            f"finds no key through these slots until it has put new ones there, or made the file anew"
         )
-        extra += strays
-        judged = judge_entries(self.index, missing, [*extra, *wrong, *far], self.log)
-        left = [each for each in judged.left if each not in far]
-        if left or judged.unput:
-            tally.notes.append(_of_left(len(judged.left), len(judged.unput)))
-        wrong = [each for each in wrong if each not in judged.left]
-        left_wrong = sum(each.kind == "hash" for each in left)
-        tally.add(FindingKind.INDEX_WRONG_HASH, found.wrong_hash - left_wrong, map(self._entry, wrong))
-        tally.add_all(self._wrong_place(*pair) for pair in judged.moved)
-        known = {each for pair in judged.moved for each in pair} | judged.unput | set(judged.left)
-        missing, extra = ([each for each in some if each not in known] for some in (missing, extra))
-        lacking = found.missing - found.unread - found.wrong_hash - len(judged.moved) - len(judged.unput)
-        is_behind = -1 < self._end < min((each.physical_offset for each in missing), default=-1)
-        if self._has_crashed and is_behind:
-            tally.notes.append(f"{lacking} keys at the log's end have no entry yet; a restart adds them")
-        else:
-            tally.add(FindingKind.INDEX_MISSING, lacking, map(self._entry, missing))
-        explained = found.repeated + found.wrong_hash + found.lost
-        surplus = found.extra + len(strays) - explained - len(judged.moved) - len(left) + left_wrong
-        tally.add(FindingKind.INDEX_EXTRA, surplus, map(self._entry, extra))
-        return {each.physical_offset for each in judged.left}
+    if bounds.moment is not None:
+        return  # whose log goes on where it was read to
+    ends = [file.reach[1] for file in judge.index.used if str(file.path) == check.path]
+    begin, end = bounds.torn
+    if any(each >= bounds.log_end and not begin <= each < end for each in ends):
+        _add_far_file(judge, check, ends[0])
 
-    def _strays(self) -> tuple[list[IndexDifference], list[IndexDifference]]:
-        """Return the first entries that lead out of their files' bounds, and those after the log's end.
 
-        The others are told with their files, see `_add_far_file`. Those to bytes that are gone are in neither.
-        """
-        begin, end = self.bounds.torn
-        strays: list[IndexDifference] = []
-        far: list[IndexDifference] = []
-        for check in self.checks:
-            is_known = self.bounds.is_open or check.end >= self.report.end_offset
-            for each in check.strays:
-                offset = each.physical_offset
-                is_gone = offset < self.bounds.min_offset or begin <= offset < end
-                if not is_gone:
-                    is_far = is_known and self._is_after(offset)
-                    (far if is_far else strays).append(each)
-        return strays, far
-
-    @property
-    def _has_later_units(self) -> bool:
-        """Whether queues have units after the log's end: RocketMQ cuts them with the log."""
-        return any(kind is FindingKind.UNIT_AFTER_END for each in self.report.judged for kind, _ in each.counts)
-
-    def _is_after(self, offset: int) -> bool:
-        """Return whether an entry may lead to what comes after the log's end, in a store that was not closed."""
-        moment = self.bounds.moment
-        return offset >= self.report.end_offset if moment is None else not moment.judges(np.array([offset]))[0]
-
-    @property
-    def _has_crashed(self) -> bool:
-        """Whether the store was not closed, and no broker has it."""
-        return self.bounds.is_open and self.bounds.moment is None
-
-    @property
-    def _end(self) -> int:
-        """Greatest physical offset in the index; -1 if there is no entry."""
-        return max((file.reach[1] for file in self.index.used), default=-1)
-
-    def _entry(self, difference: IndexDifference) -> Finding:
-        kinds = {"missing": FindingKind.INDEX_MISSING, "extra": FindingKind.INDEX_EXTRA}
-        kind = kinds.get(difference.kind, FindingKind.INDEX_WRONG_HASH)
-        found = f"{'no' if kind is FindingKind.INDEX_MISSING else 'an'} entry of hash {difference.key_hash}"
-        return Finding(kind, str(self.store / INDEX_DIRECTORY), begin=difference.physical_offset, found=found)
-
-    def _wrong_place(self, missing: IndexDifference, extra: IndexDifference) -> Finding:
-        where, hashed = str(self.store / INDEX_DIRECTORY), f"the entry of hash {missing.key_hash}"
-        expected, found = f"{hashed} at {missing.physical_offset}", f"it is at {extra.physical_offset}"
-        return Finding(
-            FindingKind.INDEX_WRONG_PLACE, where, begin=missing.physical_offset, expected=expected, found=found
-        )
-
-    # ---- files
-
-    def _add_file(self, check: ChainCheck, left: set[int], tally: Tally) -> None:
-        tally.add(FindingKind.INDEX_CHAIN, check.broken, _links(check))
-        if check.problem:
-            tally.add_all([Finding(FindingKind.INDEX_UNREADABLE, check.path, found=check.problem)])
-        times = [(check.begin, check.begin_time), (check.end, check.end_time)]
-        header = "; ".join(filter(None, [check.header, *(text for offset, text in times if offset not in left)]))
-        if header and not (self.bounds.is_open and check is self.checks[-1]):
-            tally.add_all([Finding(FindingKind.INDEX_HEADER, check.path, found=header)])
-        if self._has_crashed and check.ahead:
-            lead = agreeing(check.ahead, "leads", "lead")
-            tally.notes.append(
-                f"{check.path}: {counted(check.ahead, 'slot')} {lead} to entries that the header does not count: it "
-                f"is older than the slots, as memory is written to the disk in any order. RocketMQ loads the file, and "
-                f"finds no key through these slots until it has put new ones there, or made the file anew"
-            )
-        if self.bounds.moment is not None:
-            return  # whose log goes on where it was read to
-        ends = [file.reach[1] for file in self.index.used if str(file.path) == check.path]
-        begin, end = self.bounds.torn
-        if any(each >= self.bounds.log_end and not begin <= each < end for each in ends):
-            self._add_far_file(check, ends[0], tally)
-
-    def _add_far_file(self, check: ChainCheck, end: int, tally: Tally) -> None:
-        text = f"it ends at {end}, and the log at {self.bounds.log_end}"
-        if self.bounds.is_open:
-            tally.notes.append(f"{check.path}: {text}, as a crash, or copying an open store, leaves it")
-        elif check.end == end and not check.broken and not self._has_later_units:
-            tally.notes.append(f"{check.path}: {text}, as RocketMQ leaves it when it cuts the log at a torn record")
-        else:
-            tally.add_all([Finding(FindingKind.INDEX_AFTER_END, check.path, begin=end, found=text)])
+def _add_far_file(judge: Judge, check: ChainCheck, end: int) -> None:
+    text = f"it ends at {end}, and the log at {judge.bounds.log_end}"
+    # RocketMQ cuts queues with the log, so later units say that it did not.
+    has_later_units = any(kind is FindingKind.UNIT_AFTER_END for each in judge.report.judged for kind, _ in each.counts)
+    if judge.bounds.is_open:
+        judge.tally.notes.append(f"{check.path}: {text}, as a crash, or copying an open store, leaves it")
+    elif check.end == end and not check.broken and not has_later_units:
+        judge.tally.notes.append(f"{check.path}: {text}, as RocketMQ leaves it when it cuts the log at a torn record")
+    else:
+        judge.tally.add_all([Finding(FindingKind.INDEX_AFTER_END, check.path, begin=end, found=text)])
 
 
 def _of_left(left: int, unput: int) -> str:

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The findings in log, queues, configuration and checkpoint, without those that a crash explains."""
+"""What a check finds in log, queues, configuration and checkpoint, without what a crash explains."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
 
+import numpy as np
+
+from store_core.answers.delay_states import stray_timers
 from store_core.errors import CorruptRecordError, SegmentLayoutError, UnsupportedStoreError
-from store_core.files.file_system import FileSystem, OsFileSystem
+from store_core.files.file_system import OsFileSystem
 from store_core.files.names import CHECKPOINT_FILE
 from store_core.files.segment_paths import list_for_loading
 from store_core.files.store_kind import queue_database
@@ -28,21 +31,26 @@ from store_core.snapshot.config import (
     checkpoint_fields,
     read_checkpoint,
 )
+from store_core.snapshot.timers import Timers
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.rebuild.findings import Finding, FindingKind, Tally
+from store_core.store.rebuild.lost_ranges import LostBytes
+from store_core.store.rebuild.queue_compare import NO_UNITS, StoredQueues, judge_queue
 from store_core.store.rebuild.segment_scan import NO_STORE_TIME, WRONG_RECORD_CRC
 from store_core.store.store_layout import config_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from store_core.answers.index_chains import ChainCheck
     from store_core.files.clock import Clock
     from store_core.format.release import Release
+    from store_core.snapshot.index import LoadedIndex
     from store_core.snapshot.log import Log
     from store_core.store.rebuild.lost_ranges import LostRange
-    from store_core.store.rebuild.plan import RebuildOptions
-    from store_core.store.rebuild.queue_compare import QueueJudgement
+    from store_core.store.rebuild.plan import RebuildOptions, RebuildPlan
+    from store_core.store.rebuild.queue_compare import LogBounds, QueueJudgement
     from store_core.store.rebuild.queue_files import QueueReport
     from store_core.store.rebuild.report import RebuildReport
 
@@ -71,27 +79,20 @@ class Certificate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class JudgedLog:
-    """Judges a comparison."""
+class Judge:
+    """Judges what a check has compared and read, and adds to a tally what is wrong."""
 
-    report: RebuildReport  # of a comparison in which each unit is judged
-    store: str
-    has_crashed: bool
-    """Whether the store was not closed, and no broker has it: then a torn last record, units and entries of it, and
-    records that have none yet are what a crash leaves. A restart removes the former, and completes the latter."""
-    is_partial: bool  # whether only queues of some topics were compared
-    holes: frozenset[int] = frozenset()
-    """Physical offsets where segments end before the next one begins: what is damaged up to there belongs to the
-    hole."""
+    plan: RebuildPlan
+    bounds: LogBounds
+    log: Log
+    report: RebuildReport  # of the comparison, in which each unit is judged
+    index: LoadedIndex
+    chains: Sequence[ChainCheck]  # of the index files that are loaded, oldest first; none if the index is not checked
+    config: ConfigFiles
     restart_from: int = NOT_ASKED
     """Physical offset from which a restart adds the units that queues lack at their ends; `NOT_ASKED` if that is not
     known, then from after the last record of which any queue has a unit."""
-
-    def add_to(self, tally: Tally) -> None:
-        """Add all findings and notes."""
-        self._add_log(tally)
-        for judged in self.report.judged:
-            self._add_units(judged, tally)
+    tally: Tally = field(default_factory=Tally)
 
     def certificates(self) -> Iterator[Certificate]:
         """Yield what is certain of each queue."""
@@ -115,52 +116,68 @@ class JudgedLog:
         explained = (self._explained(*count, each) for each in self.report.judged for count in each.counts)
         return bool(self.report.end.tails) or any(explained)
 
+    def add_compared(self) -> None:
+        """Add what is wrong with the log and with its queues, and which others have units."""
+        self._add_log()
+        for judged in self.report.judged:
+            self._add_units(judged)
+        if not self.report.problems:
+            self._add_loading()
+        if self.plan.rules.has_queues:
+            self._add_unknown()
+
     # ---- the log
 
-    def _add_log(self, tally: Tally) -> None:
-        report = self.report
-        tally.add_all(Finding(FindingKind.LOG_LAYOUT, self.store, found=text) for text in report.problems)
+    def _add_log(self) -> None:
+        report, tally, store = self.report, self.tally, str(self.plan.store)
+        holes = {begin for begin, _ in self.log.missing}  # what is damaged up to one belongs to it
+        tally.add_all(Finding(FindingKind.LOG_LAYOUT, store, found=text) for text in report.problems)
         for outcome in report.outcomes:
-            for kind, ranges in _by_kind(each for each in outcome.lost if each.end not in self.holes).items():
+            for kind, ranges in _by_kind(each for each in outcome.lost if each.end not in holes).items():
                 tally.add(kind, len(ranges), (_lost(kind, outcome.path, each) for each in ranges))
             tally.add(FindingKind.LOG_DAMAGE, outcome.lost_count - len(outcome.lost), ())  # not listed
             bodies = (_lost(FindingKind.LOG_BODY, outcome.path, each) for each in outcome.unexpandable_first)
             tally.add(FindingKind.LOG_BODY, outcome.unexpandable, bodies)
         for tail in report.end.tails:
-            if self.has_crashed:
+            if self.bounds.has_crashed:
                 tally.notes.append(f"a crash, or copying an open store, left the last record unfinished: {tail}")
             else:
                 tally.add_all([_lost(FindingKind.LOG_DAMAGE, tail.path, (tail.begin, tail.end, tail.reason.value))])
         for queue in report.queues:
-            tally.add(FindingKind.LOG_OFFSETS, queue.gap_count, self._gaps(queue))
-        tally.add(FindingKind.LOG_REFUSED, report.refused_count, self._refused())
+            tally.add(FindingKind.LOG_OFFSETS, queue.gap_count, _gaps(queue, store))
+        tally.add(FindingKind.LOG_REFUSED, report.refused_count, _refused(report, store))
 
-    def _gaps(self, queue: QueueReport) -> Iterator[Finding]:
-        for gap in queue.gaps:
-            place = (queue.topic, queue.queue_id, gap.queue_offset, gap.physical_offset)
-            expected = f"queue offset {gap.expected}"
-            yield Finding(FindingKind.LOG_OFFSETS, self.store, *place, expected=expected, found=f"a {gap.kind}")
-
-    def _refused(self) -> Iterator[Finding]:
-        for unit in self.report.refused:
-            place = (unit.topic, unit.queue_id, None, unit.physical_offset)
-            yield Finding(FindingKind.LOG_REFUSED, self.store, *place, found=unit.reason)
+    def _add_loading(self) -> None:
+        """Add why the release would not load the log, or which of its segments it would leave out; others are noted."""
+        directories = log_directories(self.plan.store)
+        directory = ", ".join(map(str, directories))
+        release = self.plan.rules.queue_rules.release
+        try:
+            loaded = list_for_loading(directories, self.log.usual_size, OsFileSystem(), release)
+        except SegmentLayoutError as error:
+            self.tally.add_all([Finding(FindingKind.LOG_LAYOUT, directory, found=str(error))])
+            return
+        if {each.path for each in self.log.segments} <= set(map(str, loaded.paths)):
+            self.tally.notes += loaded.notes
+        else:
+            self.tally.add_all([Finding(FindingKind.LOG_LAYOUT, directory, found="; ".join(loaded.notes))])
 
     # ---- queues
 
-    def _add_units(self, judged: QueueJudgement, tally: Tally) -> None:
+    def _add_units(self, judged: QueueJudgement) -> None:
         for kind, count in judged.counts:
             left = self._left_by_crash(kind, count, judged)
             if left:
                 is_after = kind is FindingKind.UNIT_AFTER_END
                 what = "units of records that are not there" if is_after else "records without a unit"
                 name, then = f"queue {judged.queue_id} of {judged.topic}", "cuts" if is_after else "completes"
-                tally.notes.append(f"{name}: {left} {what}, at its end; a restart {then} them")
+                self.tally.notes.append(f"{name}: {left} {what}, at its end; a restart {then} them")
             first = (each for each in judged.first if each.kind is kind)
-            tally.add(kind, count - left, (each for each in first if not left or (each.begin or 0) <= judged.reaches))
+            known = (each for each in first if not left or (each.begin or 0) <= judged.reaches)
+            self.tally.add(kind, count - left, known)
 
     def _left_by_crash(self, kind: FindingKind, count: int, judged: QueueJudgement) -> int:
-        return self._explained(kind, count, judged) if self.has_crashed else 0
+        return self._explained(kind, count, judged) if self.bounds.has_crashed else 0
 
     def _explained(self, kind: FindingKind, count: int, judged: QueueJudgement) -> int:
         """Return how many wrong units a crash explains: a broker dispatches records in the order of the log."""
@@ -172,8 +189,51 @@ class JudgedLog:
             is_explained = judged.missing_behind_from >= self.restart_from
         else:
             reached = max((each.reaches for each in self.report.judged), default=-1)
-            is_explained = not self.is_partial and judged.missing_behind_from > reached
+            is_explained = self.plan.options.topic is None and judged.missing_behind_from > reached
         return judged.missing_behind * is_explained
+
+    def _add_unknown(self) -> None:
+        """Add queues that have units, though the log has no record of them."""
+        rules = self.plan.rules
+        known = {(queue.topic, queue.queue_id) for queue in self.report.queues}
+        logged = {topic for topic, _ in known} | self.config.topics
+        damaged = [lost[:2] for outcome in self.report.outcomes for lost in outcome.lost]
+        lost = LostBytes(self.log.segments, [np.array(damaged, np.int64).tobytes()])
+        with StoredQueues(self.plan.store, rules.queue_rules) as stored:
+            for topic, queue_id in sorted(stored.names() - known):
+                if not rules.wants(topic, queue_id):
+                    continue
+                judged = judge_queue(topic, queue_id, NO_UNITS, stored, self.bounds, lost)
+                is_left = self.bounds.is_open
+                wrong = [each for each in judged.first if not (is_left and each.kind is FindingKind.UNIT_AFTER_END)]
+                if wrong:
+                    kind = FindingKind.UNKNOWN_QUEUE if topic in logged else FindingKind.UNKNOWN_TOPIC
+                    if wrong[0].kind is FindingKind.QUEUE_UNREADABLE:
+                        kind = wrong[0].kind
+                    self.tally.add_all([Finding(kind, str(self.plan.store), topic, queue_id, found=wrong[0].found)])
+
+    # ---- what is beside log, queues and index
+
+    def add_beside(self) -> None:
+        """Add what is wrong with configuration, timers and checkpoint."""
+        store, release, is_open = self.plan.store, self.plan.rules.queue_rules.release, self.bounds.is_open
+        self.tally.add_all(self.config.findings)
+        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in self.report.queues}
+        self.tally.add_all(self.config.impossible(ends, is_open=is_open))
+        stray = None if is_open else stray_timers(Timers.of(store), self.log, release)
+        if stray is not None:
+            expected = "timers in the log"
+            self.tally.add_all([Finding(FindingKind.TIMER_UNIT, stray.path, expected=expected, found=stray.note)])
+        self.tally.add_all(checkpoint_findings(store, release, self._reach(), is_open=is_open))
+
+    def _reach(self) -> LogReach | None:
+        """Return how far the log reaches; None if there are signs of later records."""
+        signs, end = {FindingKind.UNIT_AFTER_END, FindingKind.LOG_LAYOUT}, self.report.end_offset
+        is_later = any(file.reach[1] >= end for file in self.index.used)  # of records that were cut off
+        if is_later or any(self.bounds.torn) or signs & {kind for kind, _ in self.tally.counts}:
+            return None
+        last = max((outcome.last_store_timestamp for outcome in self.report.outcomes), default=0)
+        return LogReach(last, end)
 
 
 def _by_kind(ranges: Iterable[LostRange]) -> dict[FindingKind, list[LostRange]]:
@@ -189,19 +249,17 @@ def _lost(kind: FindingKind, path: str, lost: tuple[int, int, str]) -> Finding:
     return Finding(kind, path, begin=begin, end=end, found=reason)
 
 
-def add_loading(store: Path, log: Log, release: str, file_system: FileSystem, tally: Tally) -> None:
-    """Add why a release would not load a log, or which of its segments it would leave out; others are noted."""
-    directories = log_directories(store)
-    directory = ", ".join(map(str, directories))
-    try:
-        loaded = list_for_loading(directories, log.usual_size, file_system, release)
-    except SegmentLayoutError as error:
-        tally.add_all([Finding(FindingKind.LOG_LAYOUT, directory, found=str(error))])
-        return
-    if {each.path for each in log.segments} <= set(map(str, loaded.paths)):
-        tally.notes += loaded.notes
-    else:
-        tally.add_all([Finding(FindingKind.LOG_LAYOUT, directory, found="; ".join(loaded.notes))])
+def _gaps(queue: QueueReport, store: str) -> Iterator[Finding]:
+    for gap in queue.gaps:
+        place = (queue.topic, queue.queue_id, gap.queue_offset, gap.physical_offset)
+        expected = f"queue offset {gap.expected}"
+        yield Finding(FindingKind.LOG_OFFSETS, store, *place, expected=expected, found=f"a {gap.kind}")
+
+
+def _refused(report: RebuildReport, store: str) -> Iterator[Finding]:
+    for unit in report.refused:
+        place = (unit.topic, unit.queue_id, None, unit.physical_offset)
+        yield Finding(FindingKind.LOG_REFUSED, store, *place, found=unit.reason)
 
 
 def dispatch_start(store: Path, options: RebuildOptions, batch_topics: frozenset[str], clock: Clock) -> int:

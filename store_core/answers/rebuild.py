@@ -7,13 +7,12 @@ The steps: the store's lock, finishing an interrupted run, the passes, the swap,
 from __future__ import annotations
 
 import shutil
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from store_core.answers.answer import processes as engine_of
-from store_core.answers.checked_store import verified_by
+from store_core.answers.checked_store import checked_by
 from store_core.answers.store_check import CheckReport
 from store_core.answers.verdict import Verdict
 from store_core.errors import CorruptDatabaseError, InvalidOptionError, UnsupportedStoreError
@@ -40,7 +39,8 @@ from store_core.store.rebuild.swap import (
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from store_core.store.parts import Engine, LocalEngine, ProgressSink
 
@@ -161,7 +161,8 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
     def local(_: str) -> AbstractContextManager[LocalEngine]:
         return engine_of(processes, on_progress)
 
-    return StoreRebuild(plan_rebuild(path, options), engines or local, say or _say_nothing, clock=clock).run()
+    plan, clock = plan_rebuild(path, options), clock or SystemClock()
+    return StoreRebuild(plan, engines or local, say or _say_nothing, clock=clock).run()
 
 
 def rebuild_index(  # noqa: PLR0913 -- as for `rebuild_consume_queue`
@@ -199,68 +200,45 @@ EngineSource: TypeAlias = "Callable[[str], AbstractContextManager[Engine]]"
 """Returns a context with an engine for a step, ``rebuild`` or ``verify``."""
 
 
+@dataclass(frozen=True, slots=True)
 class StoreRebuild:
-    """Rebuilds, compares and replaces according to a plan.
+    """Rebuilds, compares and replaces according to a plan."""
 
-    * `engines`: Called with the name of a step; returns a context with the engine that runs its parts.
-    * `say`: Called with lines for the operator.
-    * `file_system`: Used for the swap and the checkpoint.
-    * `clock`: Names the files of an index.
-    """
-
-    def __init__(
-        self,
-        plan: RebuildPlan,
-        engines: EngineSource,
-        say: Callable[[str], None],
-        file_system: FileSystem | None = None,
-        clock: Clock | None = None,
-    ) -> None:
-        self.plan = plan
-        self._actions: list[str] = []
-        self._say = say
-        self._engines = engines
-        self._file_system = file_system or OsFileSystem()
-        self._output = OutputDirectory(plan.output, self._file_system)
-        self._clock = clock or SystemClock()
+    plan: RebuildPlan
+    engines: EngineSource
+    say: Callable[[str], None]  # called with lines for the operator
+    file_system: FileSystem = field(default_factory=OsFileSystem)  # of the swap and the checkpoint
+    clock: Clock = field(default_factory=SystemClock)  # names the files of an index
+    actions: list[str] = field(default_factory=list)  # what was done, as of `RebuildResult.actions`
 
     def run(self) -> RebuildResult:
         """Carry out the plan."""
         with explained_access(self.plan.store):
             verdict, report, check = self._run()
-        return RebuildResult(verdict, report, check, tuple(self._actions))
+        return RebuildResult(verdict, report, check, tuple(self.actions))
 
     def _run(self) -> _Ending:
         options = self.plan.options
         if options.verify:
             check = self._verify()
             return (Verdict.FINDINGS if check.counts else Verdict.CLEAN), None, check
-        with self._locked():
+        with locked_for_swap(self.plan.store, self.file_system) as swap:
+            if swap is not None:
+                self._note(f"finished the replacement that an earlier run began{self._old_files(swap)}")
             if options.discard_old and not options.replace:
                 return self._discard()
             return self._rebuild()
 
-    # ---- the store's lock
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Hold the store's lock, so that no broker starts meanwhile; first finish an interrupted swap."""
-        with locked_for_swap(self.plan.store, self._file_system) as swap:
-            if swap is not None:
-                self._note(f"finished the replacement that an earlier run began{self._old_files(swap)}")
-            yield
-
     def _old_files(self, swap: RebuildSwap) -> str:
         """Return where the files are that a swap replaced, for a note; empty if there were none."""
-        kept = swap.kept_by(self._file_system)
+        kept = swap.kept_by(self.file_system)
         return "" if kept is None else f"; the old ones are in {kept}"
-
-    # ---- the steps
 
     def _rebuild(self) -> _Ending:
         plan = self.plan
         report = self._rebuilt()
-        report = replace(report, unlogged=self._unlogged(report), notes=self._notes(report))
+        notes = (*report.notes, *inference_notes(plan, report))
+        report = replace(report, unlogged=self._unlogged(report), notes=notes)
         verdict = Verdict.DAMAGED if report.is_damaged else Verdict.CLEAN
         if not plan.options.replace:
             self._note(f"the new files are in {plan.output}")
@@ -276,20 +254,20 @@ class StoreRebuild:
 
     def _rebuilt(self) -> RebuildReport:
         """Rebuild into the output directory, and remove what was created there on failure."""
-        plan = self.plan
-        self._output.claim(plan.store)
+        plan, output = self.plan, OutputDirectory(self.plan.output, self.file_system)
+        output.claim(plan.store)
         try:
-            with self._engines("rebuild") as engine:
-                report = rebuild_by(engine, plan.store, plan.output, plan.rules, clock=self._clock)
+            with self.engines("rebuild") as engine:
+                report = rebuild_by(engine, plan.store, plan.output, plan.rules, clock=self.clock)
             self._check_wanted(report)
         except BaseException:
-            self._output.remove_if_empty()
+            output.remove_if_empty()
             raise
         return report
 
     def _check_wanted(self, report: RebuildReport) -> None:
         try:
-            check_wanted(report, self.plan.store, self.plan.rules, self._file_system)
+            check_wanted(report, self.plan.store, self.plan.rules, self.file_system)
         except InvalidOptionError:
             clear(self.plan.output, self.plan.rules)
             raise
@@ -301,7 +279,7 @@ class StoreRebuild:
             return ()
         known = {(queue.topic, queue.queue_id) for queue in report.queues}
         try:
-            with Queues(self.plan.store, file_system=self._file_system) as stored:
+            with Queues(self.plan.store, file_system=self.file_system) as stored:
                 there = set(stored.names())
         except (UnsupportedStoreError, CorruptDatabaseError) as error:
             self._note(f"queues of which the log has no record are not known: {error}")
@@ -310,13 +288,13 @@ class StoreRebuild:
 
     def _replace(self, report: RebuildReport) -> None:
         """Check the new files by opening them, put them in place, and update the checkpoint."""
-        plan, files = self.plan, self._file_system
+        plan, files = self.plan, self.file_system
         self._check_new(report)
         places, removed = self._places()
         swap = RebuildSwap.plan(plan.store, plan.output, places, removed, files)
         swap.run(files)
         self._note(f"the new files are in place{self._old_files(swap)}")
-        self._output.remove()
+        OutputDirectory(plan.output, files).remove()
         rules = plan.rules
         index_timestamp = report.index.full_timestamp if report.index is not None else 0
         checkpoint = update_checkpoint(
@@ -351,7 +329,7 @@ class StoreRebuild:
 
     def _places(self) -> tuple[list[str], list[str]]:
         """Choose what to move: whole directories, or single queues for a partial rebuild."""
-        plan, files = self.plan, self._file_system
+        plan, files = self.plan, self.file_system
         kinds = [*QUEUE_KINDS * plan.rules.has_queues, *[INDEX_DIRECTORY] * plan.rules.has_index]
         made = [kind for kind in kinds if files.status(plan.output / kind) is not None]
         if not plan.rules.is_partial:
@@ -367,11 +345,15 @@ class StoreRebuild:
         return places, []
 
     def _verify(self, *, is_ours: bool = False) -> CheckReport:
-        """Check what this rebuild makes, where it is in place."""
-        if self._file_system.status(self.plan.store / JOURNAL) is not None:
+        """Check what this rebuild makes, where it is in place, and the log that it follows from."""
+        options = self.plan.options
+        if self.file_system.status(self.plan.store / JOURNAL) is not None:
             self._note("a replacement was interrupted: the next run that is not --verify finishes it")
-        with self._engines("verify") as engine:
-            found = verified_by(engine, self.plan.path, self.plan.options, clock=self._clock, is_ours=is_ours)
+        with self.engines("verify") as engine:
+            found = checked_by(
+                engine, self.plan.path, options.as_comparison(), options.release,
+                clock=self.clock, is_ours=is_ours, misses_all=True, is_of_all=False,
+            )  # fmt: skip
         return CheckReport.of_checked(found)
 
     def _discard(self, report: RebuildReport | None = None) -> _Ending:
@@ -383,17 +365,12 @@ class StoreRebuild:
         if {kind for kind in FindingKind if kind.is_of_queues or kind.is_of_index} & check.counts.keys():
             self._note("the old files are kept, because what is in their place differs from the log")
             return Verdict.FINDINGS, report, check
-        for kept in kept_directories(self.plan.store, self._file_system):
+        for kept in kept_directories(self.plan.store, self.file_system):
             shutil.rmtree(kept)
             self._note(f"deleted {kept}")
         is_damaged = not _DAMAGE.isdisjoint(check.counts) if report is None else report.is_damaged
         return (Verdict.DAMAGED if is_damaged else Verdict.CLEAN), report, check
 
-    # ---- around
-
-    def _notes(self, report: RebuildReport) -> tuple[str, ...]:
-        return (*report.notes, *inference_notes(self.plan, report))
-
     def _note(self, text: str) -> None:
-        self._actions.append(text)
-        self._say(text)
+        self.actions.append(text)
+        self.say(text)

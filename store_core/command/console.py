@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 import shutil
 import sys
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.util import find_spec
@@ -18,12 +18,14 @@ from store_core.answers.shown_text import TerminalLine, clear_line, escape_text
 from store_core.command.main import LeanImports
 from store_core.errors import LEFT_OUT, StoreError
 from store_core.files.clock import Clock, SystemClock
-from store_core.store.parts import Engine, PartsDone, Step
+from store_core.store.parts import PartsDone, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import tzinfo
     from types import TracebackType
+
+    from store_core.store.parts import Engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,12 +176,6 @@ def connector(module: str) -> Any:  # noqa: ANN401 -- a module whose types this 
     return import_module(f"pyspark_commitlog.{module}")
 
 
-def spark_engine(name: str) -> AbstractContextManager[Engine]:
-    """Provide the engine whose parts are Spark's tasks, with a progress bar; a session made for it ends with it."""
-    engine: AbstractContextManager[Engine] = connector("engine").job_engine(name)
-    return engine
-
-
 def with_processes(command: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the options for its engine, processes or Spark; it gets the argument `processes`."""
     help_text = "How many processes read the store.  [default: 1]"
@@ -195,7 +191,7 @@ def shown_engine(processes: int) -> Iterator[Engine]:
     context = click.get_current_context()
     around, name = Console.of(context), context.info_name or ""
     if is_on_spark():
-        with spark_engine(f"commitlog-{name}") as engine:
+        with connector("engine").job_engine(f"commitlog-{name}") as engine:  # a session made for it ends with it
             yield engine
         return
     progress = PartsProgress(name, around.progress, around.clock)

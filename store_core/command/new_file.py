@@ -91,12 +91,9 @@ def stream_for_text(target: str | None) -> TextIO:
 
 def write_json(report: Mapping[str, object], target: str | None) -> None:
     """Write a report to a file, to standard output for ``-``, or nowhere for None."""
-    if target is not None:
-        write_text(json.dumps(report, indent=1) + "\n", target)
-
-
-def write_text(text: str, target: str) -> None:
-    """Write text to a file, or to standard output for ``-``."""
+    if target is None:
+        return
+    text = json.dumps(report, indent=1) + "\n"
     if target == STANDARD_OUTPUT:
         sys.stdout.write(text)
     else:

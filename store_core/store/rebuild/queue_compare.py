@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 import numpy as np
 
 from store_core.errors import SegmentLayoutError
-from store_core.files.file_system import FileSystem, OsFileSystem
+from store_core.files.file_system import OsFileSystem
 from store_core.files.names import CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS, ConsumeQueueExt
 from store_core.queue.queue_path import QueueRules, is_light, queue_path
@@ -66,11 +66,10 @@ class StoredQueues:
     * `root`: Directory with ``consumequeue`` and so on.
     """
 
-    def __init__(self, root: Path, rules: QueueRules, file_system: FileSystem = _FILES) -> None:
+    def __init__(self, root: Path, rules: QueueRules) -> None:
         self._root = root
         self._rules = rules
-        self._file_system = file_system
-        self._queues = Queues(root, file_system=file_system)
+        self._queues = Queues(root)
 
     def __enter__(self) -> Self:
         return self
@@ -89,7 +88,7 @@ class StoredQueues:
             yield from queue.units(0, _NOWHERE)
         else:
             kind = QueueKind.BATCH if topic in self._rules.batch_topics else QueueKind.SIMPLE
-            yield from FileQueue((topic, queue_id), kind, self._root, self._file_system).loaded(self._rules)
+            yield from FileQueue((topic, queue_id), kind, self._root, _FILES).loaded(self._rules)
 
     def place(self, topic: str, queue_id: int) -> str:
         """Return where findings of a queue are said to be."""
@@ -113,7 +112,7 @@ class StoredQueues:
     def _expanded(self, side: Side, topic: str, queue_id: int) -> Side:
         """Take values that are in an extension from there, as their addresses may differ."""
         directory = queue_path(self._root / CONSUME_QUEUE_EXT, topic, queue_id)
-        ext = ConsumeQueueExt(directory, self._rules, self._file_system, writable=False)
+        ext = ConsumeQueueExt(directory, self._rules, _FILES, writable=False)
         try:
             ext.load()
             ext.recover()
@@ -144,6 +143,15 @@ class LogBounds(NamedTuple):
     end: FoundEnd | None = None  # where the log ends, and what follows; if it is not known, no unit is after it
     is_open: bool = False
     """Whether the store was not closed: the header of its last index file may be older than the rest of the file."""
+
+    @property
+    def has_crashed(self) -> bool:
+        """Whether the store was not closed, and no broker has it.
+
+        Then a torn last record, units and entries of it, and records that have none yet are what a crash leaves. A
+        restart removes the former, and completes the latter.
+        """
+        return self.is_open and self.moment is None
 
     @property
     def log_end(self) -> int:
