@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from operator import itemgetter
 from pathlib import Path
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
     from store_core.store.salvage_output import SalvageOutput
-    from store_core.store.segment_salvage import SalvagePart
+    from store_core.store.segment_salvage import SalvagePart, SegmentSalvage
 
 
 @dataclass(frozen=True)
@@ -80,17 +80,6 @@ class Salvage(Answer["SalvageReport"]):
 salvage = function_of(Salvage)
 
 
-@dataclass(frozen=True, slots=True)
-class SalvagePartial:
-    """What became of a segment."""
-
-    part: SalvagePart
-    tiles: tuple[Tile, ...]
-    grades: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """Records by how they were found and what their property CRC says."""
-    covered: int = 0  # records that a blank record covers
-
-
 class SalvageJob:
     """Salvages a log segment by segment; see `store_core.store.parts.Job`.
 
@@ -109,7 +98,7 @@ class SalvageJob:
         """Return the segments."""
         return self.parts
 
-    def run(self, part: SalvagePart) -> SalvagePartial:
+    def run(self, part: SalvagePart) -> SegmentSalvage:
         """Salvage a segment, and write its records."""
         from store_core.store.salvage_output import write_piece
         from store_core.store.segment_salvage import SegmentSalvage
@@ -120,9 +109,9 @@ class SalvageJob:
                 pass
         else:
             write_piece(self.output, part.segment.start_offset, found)
-        return SalvagePartial(part, tuple(found.tiles.found), found.grades, found.covered)
+        return found
 
-    def merge(self, partials: Iterable[SalvagePartial]) -> SalvageReport:
+    def merge(self, partials: Iterable[SegmentSalvage]) -> SalvageReport:
         """Make the report."""
         return _report(self, list(partials))
 
@@ -139,7 +128,7 @@ def _store_note(store: Path) -> str:
     )
 
 
-def _report(job: SalvageJob, found: list[SalvagePartial]) -> SalvageReport:
+def _report(job: SalvageJob, found: list[SegmentSalvage]) -> SalvageReport:
     tiles = _with_holes([tile for each in found for tile in each.tiles])
     grades: Counter[tuple[str, str]] = sum((each.grades for each in found), Counter())
     records = [tile for tile in tiles if tile.kind is TileKind.RECORDS]

@@ -7,7 +7,7 @@ In a new log they are complete again, one after the other, in segments closed by
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Final, Self
 
@@ -90,7 +90,8 @@ class NewLog:
             if number:
                 self._roll()
             for has_crc, some in _alike(kinds, rows):
-                self._write(_complete(batch, some, self._offset, offsets, times, has_crc=has_crc))
+                graded = replace(batch, append_property_crc=has_crc)
+                self._write(complete_batch(graded, some, self._offset, offsets, times))
 
     def _roll(self) -> None:
         """Close the segment with a blank record, and begin the next one."""
@@ -123,21 +124,6 @@ def _alike(kinds: Sequence[bool], rows: slice) -> Iterator[tuple[bool, slice]]:
     for has_crc, numbers in groupby(range(rows.start, rows.stop), kinds.__getitem__):
         listed = list(numbers)
         yield has_crc, slice(listed[0], listed[-1] + 1)
-
-
-def _complete(  # noqa: PLR0913 -- a batch and what it is completed with
-    batch: EncodedBatch,
-    rows: slice,
-    physical_offset: int,
-    queue_offsets: npt.NDArray[np.int64],
-    times: npt.NDArray[np.int64],
-    *,
-    has_crc: bool,
-) -> memoryview:
-    kind = EncodedBatch(
-        batch.data, batch.starts, batch.queues, batch.queue_index, batch.is_queued, batch.v6_bits, has_crc
-    )
-    return complete_batch(kind, rows, physical_offset, queue_offsets, times)
 
 
 PIECES: Final = "pieces"

@@ -6,11 +6,8 @@ Help needs them, and nothing of what reads a log.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from enum import Enum
-from typing import NamedTuple, Self
-
-from store_core.errors import InvalidOptionError
+from typing import NamedTuple
 
 
 class SalvageFormat(Enum):
@@ -18,18 +15,6 @@ class SalvageFormat(Enum):
 
     STORE = "store"
     PARQUET = "parquet"
-
-    @classmethod
-    def of(cls, kind: str) -> Self:
-        """Return the format of a name.
-
-        Raises `InvalidOptionError`: If there is none.
-        """
-        try:
-            return cls(kind)
-        except ValueError as error:
-            names = " or ".join(repr(each.value) for each in cls)
-            raise InvalidOptionError(f"kind: expected {names}, found {kind!r}") from error
 
 
 class TileKind(Enum):
@@ -55,23 +40,6 @@ class Tile(NamedTuple):
     kind: TileKind
     records: int = 0
     reason: str = ""  # of what is lost, why there is no record at `begin`; else empty
-
-
-@dataclass(slots=True)
-class Tiles:
-    """Ranges in ascending order, each of which begins where the one before ends."""
-
-    found: list[Tile] = field(default_factory=list)
-
-    def add(self, tile: Tile) -> None:
-        """Add a range; records that follow records become one range with them, and an empty range is left out."""
-        if tile.begin >= tile.end:
-            return
-        last = self.found[-1] if self.found else None
-        if last is not None and last.kind is tile.kind is TileKind.RECORDS and last.end == tile.begin:
-            self.found[-1] = last._replace(end=tile.end, records=last.records + tile.records)
-        else:
-            self.found.append(tile)
 
 
 class FoundBy(Enum):

@@ -25,7 +25,7 @@ from store_core.snapshot.log_end import SegmentEnd, segment_ends
 from store_core.store.compared_log import without_overlap
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
-from store_core.store.salvage_tiles import FoundBy, PropertyCrc, Tile, TileKind, Tiles
+from store_core.store.salvage_tiles import FoundBy, PropertyCrc, Tile, TileKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,7 +90,7 @@ class SegmentSalvage:
     """
 
     part: SalvagePart
-    tiles: Tiles = field(default_factory=Tiles)  # what every byte of the segment is; complete when the iteration is
+    tiles: list[Tile] = field(default_factory=list)  # what every byte of the segment is, when the iteration is complete
     grades: Counter[tuple[str, str]] = field(default_factory=Counter)
     """Records by how they were found and what their property CRC says; as `tiles`."""
     covered: int = 0
@@ -105,16 +105,24 @@ class SegmentSalvage:
             for found in salvage.parts():
                 if isinstance(found, Damage):
                     found_by, position = FoundBy.AFTER_DAMAGE, found.end
-                    self._lose(found.begin, found.end, (found.check.reason or StopReason.BAD_MAGIC).value)
+                    reason = found.check.reason or StopReason.BAD_MAGIC
+                    self._tile(found.begin, found.end, TileKind.LOST, reason=reason.value)
                 else:
                     position = found.stop
                     yield from self._salvaged(found, found_by)
             is_too_short = salvage.reason is StopReason.UNWRITTEN and position < view.size
             self._tile_rest(opened, position, is_too_short=is_too_short)
 
-    def _lose(self, begin: int, end: int, reason: str) -> None:
+    def _tile(self, begin: int, end: int, kind: TileKind, records: int = 0, reason: str = "") -> None:
+        """Note what a range is, by its positions in the segment: nothing if it is empty; one with records before it."""
+        if begin >= end:
+            return
         first = self.part.segment.start_offset
-        self.tiles.add(Tile(first + begin, first + end, TileKind.LOST, 0, reason))
+        last = self.tiles[-1] if self.tiles else None
+        if last is not None and last.kind is kind is TileKind.RECORDS and last.end == first + begin:
+            self.tiles[-1] = last._replace(end=first + end, records=last.records + records)
+        else:
+            self.tiles.append(Tile(first + begin, first + end, kind, records, reason))
 
     def _salvaged(self, window: Window, found_by: FoundBy) -> Iterator[Salvaged]:
         """Decode the records of a window; those that can't be, or whose bodies are wrong, are lost."""
@@ -125,7 +133,7 @@ class SegmentSalvage:
             stop = max(min(first + _ROWS, by_size), first + 1)
             decoded = decode_records(self._records(window, run.starts[first:stop]), SALVAGED_COLUMNS, _DECODING)
             faults = {fault.position + window.base: fault.error.problem for fault in decoded.faults}
-            self._tile(run.starts[first:stop] + window.base, int(bounds[stop]) + window.base, faults)
+            self._tile_records(run.starts[first:stop] + window.base, int(bounds[stop]) + window.base, faults)
             if len(decoded.positions):
                 yield self._graded(self._records(window, decoded.positions), decoded.batch, found_by)
             first = stop
@@ -138,16 +146,16 @@ class SegmentSalvage:
         self.grades.update((found_by.value, check.value) for check in checks)
         return Salvaged(records, batch, found_by, checks)
 
-    def _tile(self, starts: npt.NDArray[np.int64], stop: int, faults: dict[int, str]) -> None:
+    def _tile_records(self, starts: npt.NDArray[np.int64], stop: int, faults: dict[int, str]) -> None:
         """Note which records of a stretch were salvaged, and which were lost."""
-        first = self.part.segment.start_offset
         bounds = np.append(starts, stop)
         cuts = np.searchsorted(starts, sorted(faults)).tolist()
         begin = 0
         for cut in [*cuts, starts.size]:
-            self.tiles.add(Tile(first + int(bounds[begin]), first + int(bounds[cut]), TileKind.RECORDS, cut - begin))
+            self._tile(int(bounds[begin]), int(bounds[cut]), TileKind.RECORDS, cut - begin)
             if cut < starts.size:
-                self._lose(int(bounds[cut]), int(bounds[cut + 1]), faults[int(starts[cut])])
+                lost = faults[int(starts[cut])]
+                self._tile(int(bounds[cut]), int(bounds[cut + 1]), TileKind.LOST, reason=lost)
             begin = cut + 1
 
     def _tile_rest(self, opened: SegmentBytes, position: int, *, is_too_short: bool) -> None:
@@ -155,19 +163,19 @@ class SegmentSalvage:
 
         The rest of a file that has zeros for a blank record can't have lost a record if it is too short for one.
         """
-        part, first, size = self.part, self.part.segment.start_offset, self.part.segment.end_offset
+        part, first, size = self.part, self.part.segment.start_offset, self.part.segment.size
         check = part.segment.view(opened).check(position, verify_crc=True)
         if is_too_short or check.reason is StopReason.END_OF_FILE:
-            self.tiles.add(Tile(first + position, size, TileKind.FILLER))
+            self._tile(position, size, TileKind.FILLER)
             self.covered = _count_covered(part.segment.view(opened), position + BLANK_SIZE)
             return
-        torn_end = max(part.torn_end, first + position)
+        torn_end = max(part.torn_end - first, position)
         kind = TileKind.IN_PROGRESS if part.is_live else TileKind.LOST
         reason = "" if part.is_live or check.reason is None else check.reason.value
-        self.tiles.add(Tile(first + position, torn_end, kind, 0, reason))
-        stale = part.stale if part.stale >= 0 else size
-        self.tiles.add(Tile(torn_end, stale, TileKind.UNWRITTEN))
-        self.tiles.add(Tile(stale, size, TileKind.STALE))
+        self._tile(position, torn_end, kind, reason=reason)
+        stale = part.stale - first if part.stale >= 0 else size
+        self._tile(torn_end, stale, TileKind.UNWRITTEN)
+        self._tile(stale, size, TileKind.STALE)
 
 
 def _count_covered(segment: SegmentView, begin: int) -> int:
