@@ -19,12 +19,14 @@ from store_core.store.segment_diff import (
     CHANGED,
     DIGESTED,
     ONLY,
+    Ahead,
     DiffPart,
     DiffPartial,
     LogPair,
     PartSide,
     TopicCount,
     Unmatched,
+    add_counts,
     count_topics,
     diff_part,
     digested_records,
@@ -112,11 +114,12 @@ class DiffJob:
     def merge(self, partials: Iterable[DiffPartial]) -> DiffReport:
         """Make the report."""
         found = list(partials)
-        ahead: AheadRecords = {}
+        ahead: dict[str, Ahead] = {}
+        topics: dict[tuple[str, str], TopicCount] = {}
         for each in found:
-            for side, count in each.ahead.items():
-                before, times = ahead.get(side, (TopicCount(0, 0), each.ahead_times[side]))
-                ahead[side] = before.plus(count), (times[0], each.ahead_times[side][1])
+            add_counts(topics, each.topics)
+            for side, later in each.ahead.items():
+                ahead[side] = ahead[side].plus(later) if side in ahead else later
         counts: Counter[tuple[str, str]] = sum((each.counts for each in found), Counter())
         ranges = sorted((row for each in found for row in _range_rows(each)), key=itemgetter(0))
         facts = DiffFacts(
@@ -143,7 +146,7 @@ class DiffJob:
             "logs": log_rows(self.pair),
             "ranges": [dict(zip(names, row, strict=True)) for row in ranges[: self.asked.rows]],
             "records": sorted(kept, key=_row_order),
-            "topics": topic_rows(_topics_of(found)),
+            "topics": topic_rows(topics),
             "ahead": ahead_rows(ahead, facts.stale_side),
             "digests": [
                 {
@@ -186,24 +189,21 @@ class RecordDiffJob:
                 key = DigestKey(group, part.name, part.segment.start_offset, sequence)
                 yield key, records[groups == group].tobytes()
 
-    def gather(self, pieces: Iterable[tuple[DigestKey, bytes]]) -> Iterator[Unmatched]:
+    def gather(self, pieces: Iterable[tuple[DigestKey, bytes]]) -> Iterator[tuple[Unmatched, Unmatched]]:
         """Find which records of a group only one log has."""
         packed: dict[str, list[bytes]] = {"a": [], "b": []}
         for key, piece in pieces:
             packed[key.side].append(piece)
         yield unmatched_records(*(np.frombuffer(b"".join(packed[side]), DIGESTED) for side in ("a", "b")))
 
-    def merge(self, partials: Iterable[Unmatched]) -> DiffReport:
+    def merge(self, partials: Iterable[tuple[Unmatched, Unmatched]]) -> DiffReport:
         """Make the report.
 
         What only one log has before the first or after the last record that both have, is what retention deleted in the
         other, or what that does not have yet. Where both have records of their own there, these are differences.
         """
         found = list(partials)
-        own = {
-            "a": _own([each.a for each in found], [(each.first_a, each.last_a) for each in found]),
-            "b": _own([each.b for each in found], [(each.first_b, each.last_b) for each in found]),
-        }
+        own = {side: _OwnRecords.of([each[at] for each in found]) for at, side in enumerate(("a", "b"))}
         only = {side: _differing(own[side], own[other]) for side, other in (("a", "b"), ("b", "a"))}
         sides = {"a": self.pair.a, "b": self.pair.b}
         rows = [row for side in sides for row in _rows(sides[side], only[side][: self.asked.rows])]
@@ -243,18 +243,14 @@ class _OwnRecords:
     after: npt.NDArray[np.int64]
 
     @classmethod
-    def of(cls, offsets: npt.NDArray[np.int64], first: int, last: int) -> _OwnRecords:
-        ordered = np.sort(offsets)
-        if first < 0:
+    def of(cls, groups: Sequence[Unmatched]) -> _OwnRecords:
+        ordered = np.sort(np.concatenate([np.empty(0, np.int64), *(each.offsets for each in groups)]))
+        matched = [each for each in groups if each.first >= 0]
+        if not matched:
             return cls(ordered[:0], ordered, ordered[:0])
-        cuts = np.searchsorted(ordered, (first, last)).tolist()
+        bounds = min(each.first for each in matched), max(each.last for each in matched)
+        cuts = np.searchsorted(ordered, bounds).tolist()
         return cls(ordered[: cuts[0]], ordered[cuts[0] : cuts[1]], ordered[cuts[1] :])
-
-
-def _own(offsets: Sequence[npt.NDArray[np.int64]], matched: Sequence[tuple[int, int]]) -> _OwnRecords:
-    bounds = [each for each in matched if each[0] >= 0]
-    first, last = min((each[0] for each in bounds), default=-1), max((each[1] for each in bounds), default=-1)
-    return _OwnRecords.of(np.concatenate([np.empty(0, np.int64), *offsets]), first, last)
 
 
 def _differing(own: _OwnRecords, others: _OwnRecords) -> npt.NDArray[np.int64]:
@@ -270,7 +266,7 @@ def _is_alone(own: dict[str, _OwnRecords], side: str, place: str) -> bool:
     return bool(sizes.pop(side)) and not any(sizes.values())
 
 
-def _extent(pair: LogPair, asked: Diff, own: dict[str, _OwnRecords], ahead: AheadRecords) -> dict[str, Any]:
+def _extent(pair: LogPair, asked: Diff, own: dict[str, _OwnRecords], ahead: dict[str, Ahead]) -> dict[str, Any]:
     """Return the facts about the extents; offsets of the two logs say nothing about each other here."""
     sides = {"a": pair.a, "b": pair.b}
     earlier = {
@@ -306,32 +302,29 @@ def _place(row: dict[str, Any]) -> tuple[str, int, int]:
 def _topics(side: ComparedLog, offsets: npt.NDArray[np.int64]) -> dict[str, TopicCount]:
     topics: dict[str, TopicCount] = {}
     for records in _pieces(side, offsets):
-        for topic, count in count_topics(records).items():
-            topics[topic] = count.plus(topics.get(topic, TopicCount(0, 0)))
+        add_counts(topics, count_topics(records))
     return topics
 
 
-def _records_after(side: ComparedLog, offsets: npt.NDArray[np.int64]) -> tuple[TopicCount, tuple[int, int]]:
-    total, times = TopicCount(0, 0), (0, 0)
-    for number, records in enumerate(_pieces(side, offsets)):
-        stored = records.heads.column("store_timestamp")
-        total = total.plus(TopicCount(len(records), int((records.spans.stops - records.spans.starts).sum())))
-        times = (int(stored[0]) if not number else times[0]), int(stored[-1])
-    return total, times
+def _records_after(side: ComparedLog, offsets: npt.NDArray[np.int64]) -> Ahead:
+    found: Ahead | None = None
+    for records in _pieces(side, offsets):
+        times = records.heads.column("store_timestamp")
+        count = TopicCount(len(records), int((records.spans.stops - records.spans.starts).sum()))
+        piece = Ahead(count, int(times[0]), int(times[-1]))
+        found = piece if found is None else found.plus(piece)
+    return found or Ahead(TopicCount(0, 0), 0, 0)
 
 
 _NOT_COMPARED: Final = "no offset is in both logs, so nothing was compared"
-
-AheadRecords = dict[str, tuple[TopicCount, tuple[int, int]]]
-"""By side: records after the other log's end, and the store times of the first and the last, ms."""
 
 
 # ---- extents
 
 
-def extent_facts(pair: LogPair, asked: Diff, ahead: AheadRecords) -> dict[str, Any]:
+def extent_facts(pair: LogPair, asked: Diff, ahead: dict[str, Ahead]) -> dict[str, Any]:
     """Return the facts about where the logs begin and end."""
-    counts = {side: ahead[side][0].records if side in ahead else 0 for side in ("a", "b")}
+    counts = {side: each.count.records for side, each in ahead.items()}
     notes = [_NOT_COMPARED] if pair.begin >= pair.end else []
     for side in (pair.a, pair.b):
         if side.is_live:
@@ -343,22 +336,22 @@ def extent_facts(pair: LogPair, asked: Diff, ahead: AheadRecords) -> dict[str, A
     return {
         "earlier_bytes_a": max(min(pair.b.begin, pair.a.end) - pair.a.begin, 0),
         "earlier_bytes_b": max(min(pair.a.begin, pair.b.end) - pair.b.begin, 0),
-        "ahead_records_a": counts["a"],
-        "ahead_records_b": counts["b"],
+        "ahead_records_a": counts.get("a", 0),
+        "ahead_records_b": counts.get("b", 0),
         "stale_side": _stale_side(pair, ahead),
         "is_same_extent_required": asked.same_extent,
         "notes": (*pair.a.notes, *pair.b.notes, *notes),
     }
 
 
-def _stale_side(pair: LogPair, ahead: AheadRecords) -> str | None:
+def _stale_side(pair: LogPair, ahead: dict[str, Ahead]) -> str | None:
     """Return which log goes on after the end of the other with records older than the other's last one.
 
     A broker that truncated its log, as a slave does after a switch, leaves whole records after the end (see
     `store_core.format.salvage`); where their chain joins the log's own, only the other log shows their age.
     """
     for side, other in ((pair.a, pair.b), (pair.b, pair.a)):
-        if side.name in ahead and ahead[side.name][1][1] < other.last_store_timestamp:
+        if side.name in ahead and ahead[side.name].last_time < other.last_store_timestamp:
             return side.name
         if side.stale >= 0 and other.stale < 0 and side.end == other.end:
             return side.name
@@ -383,18 +376,18 @@ def log_rows(pair: LogPair) -> list[dict[str, Any]]:
     ]
 
 
-def ahead_rows(ahead: AheadRecords, stale_side: str | None) -> list[dict[str, Any]]:
+def ahead_rows(ahead: dict[str, Ahead], stale_side: str | None) -> list[dict[str, Any]]:
     """Return the rows of table `ahead`."""
     return [
         {
             "side": side,
             "kind": "stale" if side == stale_side else "ahead",
-            "records": count.records,
-            "bytes": count.size,
-            "first_store_timestamp": table_time(times[0]),
-            "last_store_timestamp": table_time(times[1]),
+            "records": each.count.records,
+            "bytes": each.count.size,
+            "first_store_timestamp": table_time(each.first_time),
+            "last_store_timestamp": table_time(each.last_time),
         }
-        for side, (count, times) in sorted(ahead.items())
+        for side, each in sorted(ahead.items())
     ]
 
 
@@ -423,15 +416,6 @@ def _range_rows(found: DiffPartial) -> list[tuple[int, int, int, str | None, str
 
 def _row_order(row: Mapping[str, Any]) -> tuple[int, str]:
     return row["physical_offset"], row["side"]
-
-
-def _topics_of(found: Sequence[DiffPartial]) -> dict[tuple[str, str], TopicCount]:
-    """Return the differing records of all parts by side and topic."""
-    topics: dict[tuple[str, str], TopicCount] = {}
-    for each in found:
-        for key, count in each.topics.items():
-            topics[key] = count.plus(topics.get(key, TopicCount(0, 0)))
-    return topics
 
 
 def topic_rows(topics: Mapping[tuple[str, str], TopicCount]) -> list[dict[str, Any]]:

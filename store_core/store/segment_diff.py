@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -28,13 +28,15 @@ from store_core.format.salvage import Damage, Salvage
 from store_core.store.compared_log import ComparedLog, SideName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
 
     _Chunks = Callable[[int, int], npt.NDArray[np.uint8]]
+
+Key = TypeVar("Key", str, tuple[str, str])
 
 
 class TopicCount(NamedTuple):
@@ -46,6 +48,24 @@ class TopicCount(NamedTuple):
     def plus(self, other: TopicCount) -> TopicCount:
         """Return the sum of two counts."""
         return TopicCount(self.records + other.records, self.size + other.size)
+
+
+class Ahead(NamedTuple):
+    """Records of a log after the other one's end, and the store times of the first and the last, ms."""
+
+    count: TopicCount
+    first_time: int
+    last_time: int
+
+    def plus(self, later: Ahead) -> Ahead:
+        """Return these records and later ones."""
+        return Ahead(self.count.plus(later.count), self.first_time, later.last_time)
+
+
+def add_counts(counts: dict[Key, TopicCount], more: Mapping[Key, TopicCount]) -> None:
+    """Add counts to those of the same keys."""
+    for key, count in more.items():
+        counts[key] = count.plus(counts[key]) if key in counts else count
 
 
 def topic_text(stored: bytes) -> str:
@@ -259,10 +279,8 @@ class DiffPartial:
     counts: Counter[tuple[str, str]] = field(default_factory=Counter)  # differing records by side and kind
     rows: list[dict[str, Any]] = field(default_factory=list)  # the first differing records of each log
     topics: dict[tuple[str, str], TopicCount] = field(default_factory=dict)  # differing records by side and topic
-    ahead: dict[str, TopicCount] = field(default_factory=dict)
+    ahead: dict[str, Ahead] = field(default_factory=dict)
     """By side: records from the other log's end on that are not among the differing ones."""
-    ahead_times: dict[str, tuple[int, int]] = field(default_factory=dict)
-    """By side: store times of the first and the last of these records, ms."""
 
     @property
     def is_equal(self) -> bool:
@@ -369,8 +387,7 @@ def _note_records(walks: list[_Walked], masks: list[npt.NDArray[np.bool_]], most
         rows = [row for records in walked.records(mask, most) for row in record_rows(records)]
         found.rows += [{"side": side, "kind": kind, **row} for kind, row in zip(kinds, rows, strict=True)]
         for records in walked.records(mask):
-            for topic, count in count_topics(records).items():
-                found.topics[side, topic] = found.topics.get((side, topic), TopicCount(0, 0)).plus(count)
+            add_counts(found.topics, {(side, topic): count for topic, count in count_topics(records).items()})
 
 
 def _note_ahead(part: DiffPart, walked: _Walked, touched: npt.NDArray[np.bool_], found: DiffPartial) -> None:
@@ -381,11 +398,11 @@ def _note_ahead(part: DiffPart, walked: _Walked, touched: npt.NDArray[np.bool_],
     if not mask.any():
         return
     sizes = walked.stops[mask] - walked.starts[mask]
-    found.ahead[walked.side.name] = TopicCount(int(mask.sum()), int(sizes.sum()))
     ends = np.zeros_like(mask)
     ends[np.flatnonzero(mask)[[0, -1]]] = True
     times = next(walked.records(ends)).heads.column("store_timestamp")
-    found.ahead_times[walked.side.name] = int(times[0]), int(times[-1])
+    count = TopicCount(int(mask.sum()), int(sizes.sum()))
+    found.ahead[walked.side.name] = Ahead(count, int(times[0]), int(times[-1]))
 
 
 _CRC_NAME: Final = f"{PROPERTY_CRC}\x01".encode()
@@ -397,22 +414,16 @@ _PLACES: Final = ("physical_offset", "prepared_transaction_offset")
 """Fields that hold offsets in the log, and so differ where logs are cut into segments of different sizes."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Unmatched:
-    """Records of a group that the other log does not have.
+class Unmatched(NamedTuple):
+    """A log's records of a group, beside those of the other log, as physical offsets.
 
-    * `a`, `b`: int64, ascending: physical offsets of each log's records that are not in the other.
-    * `first_a`, `last_a`, `first_b`, `last_b`: Physical offsets of the first and the last record of each log that is in
-      the other, too; -1 if none is.
+    * `offsets`: int64, ascending: of those that the other log does not have.
+    * `first`, `last`: Of the others; -1 if there are none.
     """
 
-    a: npt.NDArray[np.int64]
-    b: npt.NDArray[np.int64]
-    first_a: int
-    last_a: int
-    first_b: int
-    last_b: int
-    matched: int
+    offsets: npt.NDArray[np.int64]
+    first: int
+    last: int
 
 
 def record_digests(records: Records) -> list[bytes]:
@@ -457,7 +468,7 @@ def digested_records(side: PartSide) -> Iterator[npt.NDArray[np.void]]:
                 yield found
 
 
-def unmatched_records(a: npt.NDArray[np.void], b: npt.NDArray[np.void]) -> Unmatched:
+def unmatched_records(a: npt.NDArray[np.void], b: npt.NDArray[np.void]) -> tuple[Unmatched, Unmatched]:
     """Find which records of two logs are not in the other; equal ones are matched one to one, in log order.
 
     * `a`, `b`: Of dtype `DIGESTED`.
@@ -469,16 +480,13 @@ def unmatched_records(a: npt.NDArray[np.void], b: npt.NDArray[np.void]) -> Unmat
     most = int(numbers.max(initial=-1)) + 1
     free_a = _ranks(of_a, a["offset"]) >= np.bincount(of_b, minlength=most)[of_a]
     free_b = _ranks(of_b, b["offset"]) >= np.bincount(of_a, minlength=most)[of_b]
-    matched_a, matched_b = a["offset"][~free_a], b["offset"][~free_b]
-    return Unmatched(
-        np.sort(a["offset"][free_a]),
-        np.sort(b["offset"][free_b]),
-        int(matched_a.min(initial=-1 if not matched_a.size else matched_a[0])),
-        int(matched_a.max(initial=-1)),
-        int(matched_b.min(initial=-1 if not matched_b.size else matched_b[0])),
-        int(matched_b.max(initial=-1)),
-        int(matched_a.size),
-    )
+    return _unmatched(a["offset"], free_a), _unmatched(b["offset"], free_b)
+
+
+def _unmatched(offsets: npt.NDArray[np.int64], are_free: npt.NDArray[np.bool_]) -> Unmatched:
+    matched = offsets[~are_free]
+    first, last = (int(matched.min()), int(matched.max())) if matched.size else (-1, -1)
+    return Unmatched(np.sort(offsets[are_free]), first, last)
 
 
 def _ranks(numbers: npt.NDArray[np.int64], offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
