@@ -13,7 +13,6 @@ from store_core.answers.report import (
     Report,
     ReportColumn,
     ReportSchema,
-    ReportTable,
     fact,
     moment,
     number,
@@ -22,7 +21,6 @@ from store_core.answers.report import (
     text,
     truth,
 )
-from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
 from store_core.store.compared_log import DiffBy
@@ -113,6 +111,7 @@ _REPORT_TABLES: Final = (
         *shared("keys"),
         *shared("unique_key", "store_timestamp", in_text=False),
         truth("is_sound", "whether its body matches its checksum"),
+        names_messages=True,
     ),
     table(
         "topics",
@@ -175,10 +174,6 @@ class DiffReport(Report[DiffFacts]):
         rows = [*logs, *(("differs", *each) for each in ranges), *(("differs", each, each + 1) for each in records)]
         begin, end = min(row[1] for row in logs), max(row[2] for row in logs)
         return (Strip("Where the logs are, and where they differ", begin, end, lanes_of(rows, _TONES)),)
-
-    def _in_text(self, table: ReportTable) -> pa.Table:
-        shown = super()._in_text(table)
-        return with_message_column(shown) if table.name == "records" else shown
 
     def _lines(self) -> Iterator[str]:
         yield from _lines(self.found)

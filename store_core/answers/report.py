@@ -20,6 +20,7 @@ from store_core.answers.text_table import (
     is_number,
     report_text,
     rows_of,
+    with_message_column,
     zoned,
 )
 from store_core.answers.verdict import Verdict
@@ -57,6 +58,7 @@ class ReportTable:
     columns: tuple[ReportColumn, ...]
     by: tuple[str, ...] = ()
     """Over several stores its rows are added up by these columns; without any, each says of which store it is."""
+    names_messages: bool = False  # whether topic, queue and queue offset are shown as one column in a text
 
     @property
     def is_shown(self) -> bool:
@@ -130,9 +132,11 @@ def shared(*names: str, in_text: bool = True) -> tuple[ReportColumn, ...]:
     return tuple(replace(_SHARED[name], in_text=in_text) for name in names)
 
 
-def table(name: str, doc: str, *columns: ReportColumn, by: tuple[str, ...] = ()) -> ReportTable:
-    """Return a table of a report: its name, what its rows are, and its columns; `by` is as of `ReportTable`."""
-    return ReportTable(name, doc, columns, by)
+def table(
+    name: str, doc: str, *columns: ReportColumn, by: tuple[str, ...] = (), names_messages: bool = False
+) -> ReportTable:
+    """Return a table of a report: its name, what its rows are, and its columns; the rest is as of `ReportTable`."""
+    return ReportTable(name, doc, columns, by, names_messages)
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,11 +350,13 @@ class Report(ABC, Generic[Facts]):
 
     def _in_text(self, table: ReportTable) -> pa.Table:
         """Return what the text for a terminal shows of a table; nothing if that has no rows."""
-        return table.for_people(self._shown_columns(table).slice(0, MOST_ROWS))
+        rows = self.tables[table.name].select([each.name for each in table.columns if each.in_text])
+        shown = table.for_people(rows if self._is_listed_whole(table) else rows.slice(0, MOST_ROWS))
+        return with_message_column(shown) if table.names_messages else shown
 
-    def _shown_columns(self, table: ReportTable) -> pa.Table:
-        """Return a table with the columns that the text shows."""
-        return self.tables[table.name].select([each.name for each in table.columns if each.in_text])
+    def _is_listed_whole(self, table: ReportTable) -> bool:  # noqa: ARG002 -- most cut all
+        """Return whether the text shows all rows of a table, as those that were asked for."""
+        return False
 
     def to_html(self, made: int | None = None) -> str:
         """Return the report as one HTML file: style and plots are inside, and it refers to nothing elsewhere.

@@ -26,7 +26,6 @@ from store_core.answers.report import (
     Report,
     ReportColumn,
     ReportSchema,
-    ReportTable,
     fact,
     moment,
     number,
@@ -34,7 +33,7 @@ from store_core.answers.report import (
     table,
     text,
 )
-from store_core.answers.text_table import message_name, with_message_column
+from store_core.answers.text_table import message_name
 from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.broker.transactions import with_ms
@@ -306,6 +305,7 @@ _REPORT_TABLES: Final = (
         text("origin_id", "offset message id of the first message", in_text=False),
         number("origin_offset", "its physical offset", in_text=False),
         ReportColumn("properties", MAP_TYPE, "its properties, as its last consumer left them", in_text=False),
+        names_messages=True,
     ),
 )
 
@@ -342,10 +342,6 @@ class DeadLettersReport(Report[DeadLettersFacts]):
         )
         more = f"and {len(rows) - _MOST_BARS:,} more" if len(rows) > _MOST_BARS else ""
         return (Bars("Dead letters by group and topic", bars, more),) if bars else ()
-
-    def _in_text(self, table: ReportTable) -> pa.Table:
-        shown = super()._in_text(table)
-        return with_message_column(shown) if table.name == "letters" else shown
 
     def _lines(self) -> Iterator[str]:
         found = self.found

@@ -21,7 +21,6 @@ from store_core.answers.report import (
     text,
     truth,
 )
-from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
 from store_core.format.times import iso_time, table_time
@@ -30,8 +29,6 @@ from store_core.format.words import age_words, agreeing, counted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from datetime import tzinfo
-
-    import pyarrow as pa
 
     from store_core.answers.lag_queues import FoundLag, LagJob, QueueLag
     from store_core.snapshot.store import Store
@@ -236,6 +233,7 @@ _TABLES: Final = (
         *shared("keys"),
         *shared("unique_key", in_text=False),
         text("born_host", "the producer's address", in_text=False),
+        names_messages=True,
     ),
 )
 
@@ -302,10 +300,8 @@ class LagReport(Report[LagFacts]):
             plots.append(_bars("Age of the oldest of them", aged, "age_ms", lambda row: age_words(row["age_ms"])))
         return tuple(plot for plot in plots if plot.bars)
 
-    def _in_text(self, table: ReportTable) -> pa.Table:
-        if table.name == "messages":  # as many as were asked for
-            return with_message_column(self._shown_columns(table))
-        return super()._in_text(table)
+    def _is_listed_whole(self, table: ReportTable) -> bool:
+        return table.name == "messages"
 
     def _lines(self) -> Iterator[str]:
         names = ("consumer_group", "topic", "queue_id", "messages")

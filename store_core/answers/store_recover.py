@@ -26,7 +26,6 @@ from store_core.answers.report import (
     text,
     truth,
 )
-from store_core.answers.text_table import with_message_column
 from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
@@ -283,6 +282,7 @@ class RecoverReport(Report[RecoverFacts]):
             *shared("physical_offset", "topic", "queue_id", "queue_offset", "keys"),
             *shared("store_size", "msg_id", "unique_key", "store_timestamp", in_text=False),
             ReportColumn("truncated_by", STRINGS_TYPE, "the releases that would truncate it"),
+            names_messages=True,
         ),
         table(
             "decisions",
@@ -327,11 +327,11 @@ class RecoverReport(Report[RecoverFacts]):
 
     def _in_text(self, table: ReportTable) -> pa.Table:
         """Return the releases side by side, and messages; the words have the rest, for one release."""
-        if table.name == "messages":
-            is_whole = self.found.are_all_messages_listed
-            return with_message_column(self._shown_columns(table) if is_whole else super()._in_text(table))
-        is_shown = table.name == "releases" and not self.found.words
+        is_shown = table.name == "messages" or (table.name == "releases" and not self.found.words)
         return super()._in_text(table) if is_shown else table.of([])
+
+    def _is_listed_whole(self, table: ReportTable) -> bool:
+        return table.name == "messages" and self.found.are_all_messages_listed
 
     def _lines(self) -> Iterator[str]:
         found = self.found
