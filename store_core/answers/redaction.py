@@ -18,9 +18,8 @@ from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OpenFile, OsFileSystem, write_all
 from store_core.format.compression import expand_body
-from store_core.format.crc32 import CRC_MASK, crc32
 from store_core.format.layout import field_position, head_dtype
-from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC, property_crc_digits
+from store_core.format.properties import CRC_NAME, CRC_RESERVED, crc_property
 from store_core.format.record.record_head import head_shape, read_sys_flag
 from store_core.format.record.scan import body_crc
 from store_core.format.sys_flag import COMPRESSION_MASK, CompressionType, MessageSysFlag
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 _INT: Final = struct.Struct(">i")
 _CRC_AT: Final = field_position(head_dtype(), "body_crc")
 _SYS_FLAG_AT: Final = field_position(head_dtype(), "sys_flag")
-_CRC_HEAD: Final = f"{PROPERTY_CRC}\x01".encode()
 _FILLER: Final = b"*"
 
 
@@ -136,21 +134,20 @@ def redacted_record(record: bytes, body: bytes) -> bytes:
     data = bytearray(record)
     flag = read_sys_flag(data, 0)
     begin = head_shape(flag).size
-    has_crc = data[-CRC_RESERVED:].startswith(_CRC_HEAD)
-    if has_crc and data[-CRC_RESERVED:] != _crc_property(data):
+    has_crc = data[-CRC_RESERVED:].startswith(CRC_NAME)
+    if has_crc and data[-CRC_RESERVED:] != _crc_of(data):
         raise RedactionError("the checksum over its whole record is wrong already")
     data[begin : begin + len(body)] = body
     _INT.pack_into(data, _CRC_AT, body_crc(body))
     if flag & MessageSysFlag.COMPRESSED_FLAG:
         _INT.pack_into(data, _SYS_FLAG_AT, flag & ~(MessageSysFlag.COMPRESSED_FLAG | COMPRESSION_MASK))
     if has_crc:
-        data[-CRC_RESERVED:] = _crc_property(data)
+        data[-CRC_RESERVED:] = _crc_of(data)
     return bytes(data)
 
 
-def _crc_property(data: bytearray) -> bytes:
-    crc = crc32(memoryview(data)[:-CRC_RESERVED]) & CRC_MASK
-    return f"{PROPERTY_CRC}\x01{property_crc_digits(crc)}\x02".encode()
+def _crc_of(record: bytearray) -> bytes:
+    return crc_property(body_crc(memoryview(record)[:-CRC_RESERVED]))
 
 
 REDACT_COLUMNS: Final = (
@@ -172,7 +169,6 @@ MOST_ROWS: Final = 1000
 """Rows of a table of the report; all messages are counted."""
 
 _NAMES: Final = ("topic", "queue_id", "queue_offset", "physical_offset")
-_COMPRESSED: Final = 1
 
 Row = dict[str, Any]
 
@@ -256,7 +252,7 @@ class RedactJob:
             return
         write_all(file, memoryview(record), position)
         replaced = sum(old != new for old, new in zip(row["body"], body, strict=True))
-        was_compressed = bool(row["sys_flag"] & _COMPRESSED)
+        was_compressed = bool(row["sys_flag"] & MessageSysFlag.COMPRESSED_FLAG)
         shown = {**place, "bytes": replaced, "was_compressed": was_compressed}
         shown["digest"] = hashlib.sha256(record).hexdigest()
         done.join(Redacted(messages=1, bytes=replaced, expanded=was_compressed, rows=[shown]))

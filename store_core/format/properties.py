@@ -28,9 +28,11 @@ KEYS: Final = "KEYS"
 TAGS: Final = "TAGS"
 UNIQ_KEY: Final = "UNIQ_KEY"
 PROPERTY_CRC: Final = "__CRC32#"
+CRC_NAME: Final = f"{PROPERTY_CRC}\x01".encode()
+"""What the property CRC begins with, which is the last of a record's properties."""
+CRC_DIGITS: Final = 10
 
 _PAIR: Final = 2
-_CRC_DIGITS: Final = 10
 _ENCODED_SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT: Final = "\ufffd".encode()
 
@@ -112,17 +114,17 @@ def split_keys(keys: str) -> list[str]:
     return [key for key in keys.split(KEY_SEPARATOR) if key]
 
 
-def property_crc_digits(crc: int) -> str:
-    """Return a CRC as the property ``__CRC32#`` holds it: ten decimal digits, least significant first.
+def crc_property(crc: int) -> bytes:
+    r"""Return the property ``__CRC32#`` of a CRC: ten decimal digits, least significant first.
 
     RocketMQ 5.2.0 and later: ``MessageDecoder.createCrc32``.
 
     Examples
     --------
-    >>> property_crc_digits(1746536646)
-    '6466356471'
+    >>> crc_property(1746536646)
+    b'__CRC32#\x016466356471\x02'
     """
-    return str(crc)[::-1].ljust(_CRC_DIGITS, "0")
+    return CRC_NAME + str(crc)[::-1].ljust(CRC_DIGITS, "0").encode() + b"\x02"
 
 
 DELAY: Final = "DELAY"
@@ -144,7 +146,7 @@ TIMER_DEL_UNIQKEY: Final = "TIMER_DEL_UNIQKEY"
 MAX_PROPERTIES_SIZE: Final = 0x7FFF
 """Most bytes the properties field can hold: its length is a signed short."""
 
-CRC_RESERVED: Final = len("__CRC32#") + 1 + 10 + 1
+CRC_RESERVED: Final = len(CRC_NAME) + CRC_DIGITS + 1
 """Size of the property CRC at the end of a record, in bytes (RocketMQ 5.2: ``CommitLog.CRC32_RESERVED_LEN``)."""
 
 

@@ -24,7 +24,7 @@ from store_core.files.segment_source import open_segment
 from store_core.files.store_lock import ABORT_FILE
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
-from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC, TAGS, decode_text, parse_properties
+from store_core.format.properties import CRC_NAME, CRC_RESERVED, PROPERTY_CRC, TAGS, decode_text, parse_properties
 from store_core.format.release import DEFAULT_RELEASE, LIKELIEST_FIRST, RELEASE_RULES, Release
 from store_core.queue.dispatch.dispatch_batch import INDEX_TAG_PREFIX
 from store_core.snapshot.config import read_checkpoint
@@ -251,7 +251,7 @@ def _evidence(store: Path) -> Iterator[_Evidence]:
 def _begins_with_checksum(segment: Segment) -> bool:
     """Return whether the first record of a segment carries a checksum over all of it."""
     size = int.from_bytes(_read(segment, 0, 4), "big")
-    return _read(segment, max(size - CRC_RESERVED, 0), CRC_RESERVED).startswith(f"{PROPERTY_CRC}\x01".encode())
+    return _read(segment, max(size - CRC_RESERVED, 0), CRC_RESERVED).startswith(CRC_NAME)
 
 
 def _of_tags(store: Path, segments: Sequence[Segment]) -> Iterator[_Evidence]:

@@ -22,7 +22,7 @@ from store_core.format.columnar.chain import Window
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.columnar.records import Records
 from store_core.format.layout import BLANK_SIZE
-from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC, PropertyParser
+from store_core.format.properties import CRC_NAME, CRC_RESERVED, PropertyParser
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.salvage import Damage, Salvage
 from store_core.store.compared_log import ComparedLog, SideName
@@ -405,8 +405,6 @@ def _note_ahead(part: DiffPart, walked: _Walked, touched: npt.NDArray[np.bool_],
     found.ahead[walked.side.name] = Ahead(count, int(times[0]), int(times[-1]))
 
 
-_CRC_NAME: Final = f"{PROPERTY_CRC}\x01".encode()
-
 DIGESTED: Final = np.dtype([("digest", f"V{_DIGEST_SIZE}"), ("offset", "<i8")])
 """A record: its digest, and its physical offset."""
 
@@ -447,7 +445,7 @@ def record_digests(records: Records) -> list[bytes]:
 
 def _digest(head: bytes, rest: memoryview) -> bytes:
     digest = blake2b(head, digest_size=_DIGEST_SIZE)
-    has_crc = rest[-CRC_RESERVED : -CRC_RESERVED + len(_CRC_NAME)] == _CRC_NAME
+    has_crc = rest[-CRC_RESERVED : -CRC_RESERVED + len(CRC_NAME)] == CRC_NAME
     digest.update(rest[:-CRC_RESERVED] if has_crc else rest)
     return digest.digest()
 

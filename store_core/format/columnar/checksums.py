@@ -11,7 +11,7 @@ import numpy as np
 
 from store_core.format.columnar.spans import gather
 from store_core.format.crc32 import CRC_MASK, crc32
-from store_core.format.properties import CRC_RESERVED, PROPERTY_CRC
+from store_core.format.properties import CRC_DIGITS, CRC_NAME, CRC_RESERVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -79,8 +79,8 @@ def _read_through(
         yield islice(map(stream.read, steps.tolist()), 1, None, 2)
 
 
-_NAME: Final = np.frombuffer(f"{PROPERTY_CRC}\x01".encode(), np.uint8)
-_POWERS: Final = 10 ** np.arange(CRC_RESERVED - _NAME.size - 1, dtype=np.int64)
+_NAME: Final = np.frombuffer(CRC_NAME, np.uint8)
+_POWERS: Final = 10 ** np.arange(CRC_DIGITS, dtype=np.int64)
 """What each digit is worth: the least significant comes first."""
 
 _LARGEST_DIGIT: Final = 9

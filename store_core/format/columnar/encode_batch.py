@@ -35,11 +35,12 @@ from store_core.format.columnar.encode_columns import (
 from store_core.format.columnar.input_columns import UNKNOWN_HOST, MessageColumns
 from store_core.format.layout import HEAD_SIZES, V6_BITS, field_position, head_dtype
 from store_core.format.properties import (
+    CRC_DIGITS,
+    CRC_NAME,
     CRC_RESERVED,
     INNER_MULTI_DISPATCH,
     INNER_NUM,
     MAX_PROPERTIES_SIZE,
-    PROPERTY_CRC,
 )
 from store_core.format.record.delayed import (
     SCHEDULE_TOPIC,
@@ -71,8 +72,6 @@ if TYPE_CHECKING:
 
 _OFFSET_PAIR: Final = np.dtype([("queue_offset", ">i8"), ("physical_offset", ">i8")])
 _TIME: Final = np.dtype(">i8")
-_CRC_DIGITS: Final = 10
-_CRC_NAME: Final = np.frombuffer(f"{PROPERTY_CRC}\x01".encode(), np.uint8)
 
 
 @dataclass(frozen=True, eq=False)
@@ -173,9 +172,9 @@ def _complete_crcs(batch: EncodedBatch, rows: slice) -> None:
     starts, ends = batch.starts[rows], batch.starts[rows.start + 1 : rows.stop + 1] - CRC_RESERVED
     crcs = body_crcs(batch.data, starts, ends)
     items = np.empty((starts.size, CRC_RESERVED), np.uint8)
-    items[:, : _CRC_NAME.size] = _CRC_NAME
-    for digit in range(_CRC_DIGITS):
-        items[:, _CRC_NAME.size + digit] = ord("0") + crcs % 10
+    items[:, : len(CRC_NAME)] = np.frombuffer(CRC_NAME, np.uint8)
+    for digit in range(CRC_DIGITS):
+        items[:, len(CRC_NAME) + digit] = ord("0") + crcs % 10
         crcs //= 10
     items[:, -1] = 2
     _scatter(batch.data, ends, items.view(f"V{CRC_RESERVED}").ravel())

@@ -19,14 +19,15 @@ from store_core.errors import CorruptRecordError, InvalidOptionError
 from store_core.format.layout import BATCH_ITEM_HEAD, head_dtype
 from store_core.format.message import Message, MessageExt
 from store_core.format.properties import (
+    CRC_NAME,
     CRC_RESERVED,
     MAX_PROPERTIES_SIZE,
     PROPERTY_CRC,
     PropertyParser,
+    crc_property,
     decode_text,
     format_properties,
     parse_properties,
-    property_crc_digits,
     to_utf8,
 )
 from store_core.format.record.record_head import format_host, message_id, read_sys_flag
@@ -52,7 +53,6 @@ _PROBLEMS: Final = {
     StopReason.EARLIER_TERM: "term of a DLedger entry that goes back",
 }
 _SHOWN_BYTES: Final = 16
-_CRC_NAME: Final = f"{PROPERTY_CRC}\x01".encode()
 
 
 def corrupt_record_error(  # noqa: PLR0913 -- what was found, where, and what to do about it
@@ -121,12 +121,12 @@ def property_crc_error(
     """
     begin = spans.properties_stop - CRC_RESERVED
     stored = bytes(data[max(begin, 0) : spans.properties_stop])
-    if begin < spans.properties_start or not stored.startswith(_CRC_NAME):
+    if begin < spans.properties_start or not stored.startswith(CRC_NAME):
         return None
-    expected = f"{PROPERTY_CRC}\x01{property_crc_digits(body_crc(data[position:begin]))}\x02".encode()
+    expected = crc_property(body_crc(data[position:begin]))
     if stored == expected:
         return None
-    shown, found = (each[len(_CRC_NAME) : -1].decode("ascii", "replace") for each in (expected, stored))
+    shown, found = (each[len(CRC_NAME) : -1].decode("ascii", "replace") for each in (expected, stored))
     problem, place = "bad checksum over the record", start_offset + position
     return CorruptRecordError(problem, file, place, f"property {PROPERTY_CRC} {shown}", repr(found))
 

@@ -17,7 +17,6 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.format.crc32 import CRC_MASK, crc32
 from store_core.format.layout import (
     HOST_V4,
     HOST_V6,
@@ -36,11 +35,11 @@ from store_core.format.properties import (
     PROPERTY_CRC,
     PROPERTY_SEPARATOR,
     PropertyMap,
+    crc_property,
     delete_property,
     ends_with_separator,
     format_properties,
     parse_decoded_properties,
-    property_crc_digits,
     to_utf8,
 )
 from store_core.format.record.record_head import V4_BYTES, encode_host, message_id
@@ -120,8 +119,8 @@ def do_append(  # noqa: PLR0913 -- the record, where it goes, and the values kno
         _OFFSETS.pack_into(data, start + _OFFSETS_POSITION, first + index, positions[index])
         _TIME.pack_into(data, start + time_position, stored_time)
         if append_property_crc:
-            crc = crc32(memoryview(data)[start : stop - CRC_RESERVED]) & CRC_MASK
-            data[stop - CRC_RESERVED : stop] = f"{PROPERTY_CRC}\x01{property_crc_digits(crc)}\x02".encode()
+            end = stop - CRC_RESERVED
+            data[end:stop] = crc_property(body_crc(memoryview(data)[start:end]))
     view[: len(encoded.data)] = encoded.data
     count = len(positions) if message_num is None else message_num
     status = AppendMessageStatus.PUT_OK

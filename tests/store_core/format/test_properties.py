@@ -17,12 +17,12 @@ from store_core.errors import InvalidOptionError
 from store_core.format.properties import (
     PropertyMap,
     PropertyParser,
+    crc_property,
     decode_text,
     delete_property,
     format_properties,
     parse_decoded_properties,
     parse_properties,
-    property_crc_digits,
     split_keys,
     to_utf8,
 )
@@ -191,7 +191,7 @@ CRC_PROPERTY_SIZE = 20
     [(1746536646, "6466356471"), (0, "0000000000"), (1, "1000000000"), (0x7FFFFFFF, "7463847412"), (190, "0910000000")],
 )
 def test_crc_digits_are_ten_least_significant_first(crc: int, digits: str) -> None:
-    assert property_crc_digits(crc) == digits
+    assert crc_property(crc) == f"__CRC32#\x01{digits}\x02".encode()
 
 
 def test_crc_digits_of_a_store_match_the_bytes_of_its_records(golden: Callable[[str], UnpackedStore]) -> None:
@@ -203,8 +203,7 @@ def test_crc_digits_of_a_store_match_the_bytes_of_its_records(golden: Callable[[
         begin = row["physical_offset"] - int(store.segments[0].name)
         record = log[begin : begin + row["store_size"]]
         assert begin // size == (begin + row["store_size"] - 1) // size
-        digits = property_crc_digits(crc32(record[:-CRC_PROPERTY_SIZE]) & 0x7FFFFFFF)
-        assert stored[-CRC_PROPERTY_SIZE:] == f"__CRC32#\x01{digits}\x02".encode()
+        assert stored[-CRC_PROPERTY_SIZE:] == crc_property(crc32(record[:-CRC_PROPERTY_SIZE]) & 0x7FFFFFFF)
         checked += 1
     assert checked == 462
 
