@@ -324,7 +324,7 @@ _NOT_COMPARED: Final = "no offset is in both logs, so nothing was compared"
 
 def extent_facts(pair: LogPair, asked: Diff, ahead: dict[str, Ahead]) -> dict[str, Any]:
     """Return the facts about where the logs begin and end."""
-    counts = {side: each.count.records for side, each in ahead.items()}
+    counts = {side: each.total.records for side, each in ahead.items()}
     notes = [_NOT_COMPARED] if pair.begin >= pair.end else []
     for side in (pair.a, pair.b):
         if side.is_live:
@@ -382,8 +382,8 @@ def ahead_rows(ahead: dict[str, Ahead], stale_side: str | None) -> list[dict[str
         {
             "side": side,
             "kind": "stale" if side == stale_side else "ahead",
-            "records": each.count.records,
-            "bytes": each.count.size,
+            "records": each.total.records,
+            "bytes": each.total.size,
             "first_store_timestamp": table_time(each.first_time),
             "last_store_timestamp": table_time(each.last_time),
         }

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     _Chunks = Callable[[int, int], npt.NDArray[np.uint8]]
 
-Key = TypeVar("Key", str, tuple[str, str])
+Key = TypeVar("Key")
 
 
 class TopicCount(NamedTuple):
@@ -53,13 +53,13 @@ class TopicCount(NamedTuple):
 class Ahead(NamedTuple):
     """Records of a log after the other one's end, and the store times of the first and the last, ms."""
 
-    count: TopicCount
+    total: TopicCount
     first_time: int
     last_time: int
 
     def plus(self, later: Ahead) -> Ahead:
         """Return these records and later ones."""
-        return Ahead(self.count.plus(later.count), self.first_time, later.last_time)
+        return Ahead(self.total.plus(later.total), self.first_time, later.last_time)
 
 
 def add_counts(counts: dict[Key, TopicCount], more: Mapping[Key, TopicCount]) -> None:
@@ -379,7 +379,8 @@ def _note_records(walks: list[_Walked], masks: list[npt.NDArray[np.bool_]], most
     """Note the records that differ; one is changed if the other log has a differing record at its offset."""
     offsets = [walked.offsets[mask] for walked, mask in zip(walks, masks, strict=True)]
     for number, (walked, mask) in enumerate(zip(walks, masks, strict=True)):
-        side, others = walked.side.name, offsets[1 - number] if len(offsets) > 1 else np.empty(0, np.int64)
+        side: str = walked.side.name
+        others = offsets[1 - number] if len(offsets) > 1 else np.empty(0, np.int64)
         is_changed = np.isin(offsets[number], others)
         found.counts[side, CHANGED] += int(is_changed.sum())
         found.counts[side, ONLY] += int((~is_changed).sum())
