@@ -27,7 +27,6 @@ class Check(Enum):
 
     SEGMENT_SIZES = "names and sizes of the segments"
     LENGTHS = "magic codes and lengths of the records"
-    LENGTHS_OF_LAST_SEGMENT = "magic codes and lengths in the segment that the log ends in"
     LENGTHS_OF_EARLIER_SEGMENTS = "the segments before the one in which the check begins"
     PLACES = "whether records carry their own physical offsets"
     BODY_CHECKSUMS = "body checksums of all records"

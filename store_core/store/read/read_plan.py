@@ -38,7 +38,7 @@ from store_core.store.read.lookup.explanation import (
 from store_core.store.read.lookup.look_up import look_up
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import ReadMode
-from store_core.store.read.ranges import Check, Coverage, ReadRange, with_picks
+from store_core.store.read.ranges import ReadRange, with_picks
 from store_core.store.read.read_options import ReadOptions
 
 if TYPE_CHECKING:
@@ -64,8 +64,6 @@ class ReadPlan:
     notes : tuple of str
     end : FoundEnd or None
         Where the log ends, and what follows; None if the read ends in an earlier segment, so that it is not known.
-    coverage : Coverage
-        What planning checked and what it did not; records are checked again when they are read.
     explanation : ReadExplanation
         Which plan was chosen, and why.
     missing : tuple of (int, int)
@@ -75,7 +73,6 @@ class ReadPlan:
     ranges: tuple[ReadRange, ...]
     notes: tuple[str, ...]
     end: FoundEnd | None = None
-    coverage: Coverage = field(default_factory=Coverage)
     explanation: ReadExplanation = field(default_factory=partial(ReadExplanation, SCAN, ""))
     missing: tuple[tuple[int, int], ...] = ()
 
@@ -203,7 +200,7 @@ class _Planner:
         if _log.isEnabledFor(logging.INFO):
             _log.info("%s", explanation.line)
         notes, missing = tuple(self._notes), self._listed.missing
-        return ReadPlan(ranges, notes, self._found_end(), self._coverage(), explanation, missing)
+        return ReadPlan(ranges, notes, self._found_end(), explanation, missing)
 
     @property
     def mapped(self) -> dict[Segment, Chain]:
@@ -351,20 +348,6 @@ class _Planner:
     def _known_end(self, found: int) -> int:
         """Return where the log ended at the moment that the plan is of: a live one may have grown since."""
         return found if self._log_end is None else min(found, self._log_end)
-
-    def _coverage(self) -> Coverage:
-        """Report what has been checked so far; all but the last segment is checked when read."""
-        is_walked = bool(self._ends) and (bool(self.walked) or not self._ends[-1].found.position)
-        return Coverage.of(
-            {
-                Check.SEGMENT_SIZES: True,
-                Check.LENGTHS_OF_LAST_SEGMENT: is_walked,
-                Check.LAST_BODY_CHECKSUMS: is_walked and self._options.verify_crc,
-                Check.LENGTHS: False,
-                Check.BODY_CHECKSUMS: False,
-                Check.PROPERTY_CHECKSUMS: False,
-            }
-        )
 
     def _bounds(self) -> tuple[int, int | None]:
         """Return between which physical offsets rows can start; damage everywhere else is a row in mode PERMISSIVE."""

@@ -14,7 +14,6 @@ from store_core.format.columns import COLUMNS
 from store_core.format.record.scan import StopReason
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import FoundEnd, find_end
-from store_core.store.read.ranges import Check
 from tests.builders import BLANK_SIZE, BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder, Record, blank_record
 
 if TYPE_CHECKING:
@@ -161,15 +160,8 @@ def test_older_records_behind_a_blank_one_are_not_told_of(
     assert "the blank record" not in caplog.text
 
 
-def test_a_plan_says_what_it_checked(log: LogBuilder, tmp_path: Path) -> None:
-    root = closed(log, tmp_path)
-    every, few = (plan_ranges(root, ReadOptions.parse(verify_crc=crc)).coverage for crc in (True, False))
-    elsewhere = plan_ranges(root, ReadOptions.parse(ending_offsets=100))
-
-    assert Check.LAST_BODY_CHECKSUMS in every.checked
-    assert Check.LAST_BODY_CHECKSUMS in few.not_checked
-    assert elsewhere.end is None
-    assert Check.LENGTHS_OF_LAST_SEGMENT in elsewhere.coverage.not_checked
+def test_a_plan_that_ends_earlier_does_not_know_where_the_log_ends(log: LogBuilder, tmp_path: Path) -> None:
+    assert plan_ranges(closed(log, tmp_path), ReadOptions.parse(ending_offsets=100)).end is None
 
 
 # ------------------------------------------------------------------------------------------- which reads show the bytes
