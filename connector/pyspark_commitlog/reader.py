@@ -15,8 +15,8 @@ from pyspark_commitlog.errors import without_traceback
 from store_core.errors import StoreError
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.ranges import ReadRange, task_groups
+from store_core.store.read.read_messages import TopicWatch
 from store_core.store.read.read_plan import plan_ranges
-from store_core.store.read.stored_topics import TopicWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

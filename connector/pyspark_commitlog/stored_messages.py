@@ -11,8 +11,7 @@ from pyspark_commitlog.options import CommitLogOptions, GivenOptions
 from store_core.errors import InvalidOptionError
 from store_core.format.words import did_you_mean
 from store_core.store.read.option_table import READ_OPTIONS
-from store_core.store.read.read_messages import read_messages
-from store_core.store.read.stored_topics import hint_of, roots_of, stored_topics
+from store_core.store.read.read_messages import hint_of, read_messages, roots_of, stored_topics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

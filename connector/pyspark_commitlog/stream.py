@@ -19,7 +19,7 @@ from store_core.store.read.follow.log_follower import NO_LIMITS, ReadLimits
 from store_core.store.read.follow.stores_follower import Positions, StoresFollower, behind
 from store_core.store.read.option_table import Option
 from store_core.store.read.option_values import OPTION_PARSERS
-from store_core.store.read.stored_topics import TopicWatch
+from store_core.store.read.read_messages import TopicWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -30,8 +30,8 @@ from store_core.store.export.segment_totals import SegmentTotals, totals_by_segm
 from store_core.store.read.follow.log_follower import NO_LIMITS, LogFollower
 from store_core.store.read.follow.log_segments import LogSegments, find_continuation
 from store_core.store.read.message_reader import read_range
+from store_core.store.read.read_messages import hint_of, stored_topics
 from store_core.store.read.read_plan import plan_ranges
-from store_core.store.read.stored_topics import hint_of, stored_topics
 from store_core.store.store_layout import check_nothing_else, check_outside
 
 if TYPE_CHECKING:

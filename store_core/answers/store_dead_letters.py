@@ -178,7 +178,7 @@ def known_groups(store: Store) -> frozenset[str]:
     A file that is broken is left out.
     """
     from store_core.snapshot.config import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS
-    from store_core.store.read.stored_topics import stored_topics
+    from store_core.store.read.read_messages import stored_topics
 
     configured, _ = store.config.known(SUBSCRIPTION_GROUPS, "which groups there are")
     offsets, _ = store.config.known(CONSUMER_OFFSETS, "what groups have consumed")

@@ -137,7 +137,7 @@ def _ranges_of(root: Path, work: Path) -> tuple[ReadRange, ...]:
 
 def _check_chosen(root: Path, redaction: Redaction, done: Redacted, *, is_whole: bool) -> None:
     """Refuse a mistyped key or topic: one of no message, and a topic that no file of the store names either."""
-    from store_core.store.read.stored_topics import hint_of, stored_topics
+    from store_core.store.read.read_messages import hint_of, stored_topics
 
     if is_whole and redaction.key is not None and redaction.key not in done.chosen:
         raise InvalidOptionError(

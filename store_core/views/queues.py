@@ -25,7 +25,7 @@ from store_core.snapshot.log import Log
 from store_core.snapshot.queues import DIRECTORIES, FileQueue, NamedQueue, Queues, UnitFile
 from store_core.snapshot.units import QueueKind, TopicFilter
 from store_core.store.read.chunk_rows import tell_null_time
-from store_core.store.read.stored_topics import hint_of, stored_topics
+from store_core.store.read.read_messages import hint_of, stored_topics
 from store_core.views.view import (
     ViewOptions,
     config_of,

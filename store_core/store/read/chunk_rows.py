@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.format.filter.message_selector import MessageSelector
     from store_core.store.read.read_options import ReadOptions
-    from store_core.store.read.stored_topics import TopicWatch
 
     _Mask = npt.NDArray[np.bool_]
     _Predicate = Callable[[pa.RecordBatch], _Mask]
@@ -45,7 +44,7 @@ _LAST: Final = np.iinfo(np.int64).max
 class RowFilter:
     """Filters rows by topic, queue, tag, key, id, position, queue offset, and a consumer's filter.
 
-    * `watch`: Is told the topics of all rows examined.
+    * `unseen`: Topics of which no row was examined yet; those of rows that are, are taken out.
 
     * `columns`: Columns that `select` needs; empty if every row is requested.
     * `error_count`: Rows that pass all other filters, but on which the consumer's SQL92 expression failed; they are
@@ -53,7 +52,7 @@ class RowFilter:
     * `first_error`: Where and why the first of these failed; empty if there is none.
     """
 
-    def __init__(self, options: ReadOptions, watch: TopicWatch | None = None) -> None:
+    def __init__(self, options: ReadOptions, unseen: set[str] | None = None) -> None:
         selector = options.selector
         self._rules = tuple(_rules(options, selector))
         self._sql = None if selector is None else selector.sql
@@ -61,7 +60,7 @@ class RowFilter:
         self.columns = tuple(dict.fromkeys([*names, "properties"] if self._sql else names))
         self.error_count = 0
         self.first_error = ""
-        self._watch = watch
+        self._unseen = unseen
 
     def select(self, batch: pa.RecordBatch, offsets: npt.NDArray[np.int64]) -> _Mask:
         """Return a mask of the requested rows, shape (rows,).
@@ -70,8 +69,9 @@ class RowFilter:
         * `offsets`: int64, shape (rows,): physical offsets of the rows.
         """
         mask = np.ones(batch.num_rows, np.bool_)
-        if self._watch is not None and self._watch.unseen:
-            self._watch.see(batch.column("topic"))
+        if self._unseen:
+            asked, topics = texts(list(self._unseen)), batch.column("topic")
+            self._unseen.difference_update(pc.unique(topics.filter(pc.is_in(topics, value_set=asked))).to_pylist())
         for _, rule in self._rules:
             mask &= rule(batch)
         return mask if self._sql is None else self._evaluated(self._sql, batch, mask, offsets)
@@ -267,11 +267,11 @@ class ChunkRows:
     * `first_dropped`: Physical offset of the first of them; -1 without any.
     """
 
-    def __init__(self, segment: Segment, options: ReadOptions, watch: TopicWatch | None) -> None:
+    def __init__(self, segment: Segment, options: ReadOptions, unseen: set[str] | None) -> None:
         self._segment = segment
         self._options = options
         self._window = RecordBytes.at(np.empty(0, np.uint8), 0)
-        self.filter = RowFilter(options, watch)
+        self.filter = RowFilter(options, unseen)
         self.dropped = 0
         self.dropped_bytes = 0
         self.first_dropped = -1

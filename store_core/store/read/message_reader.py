@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from store_core.store.read.read_options import ReadOptions
-    from store_core.store.read.stored_topics import TopicWatch
 
 
 _log: Final = logging.getLogger("store_core")
@@ -47,7 +46,7 @@ def read_range(
     part: ReadRange,
     options: ReadOptions,
     mapped: Mapping[Segment, Chain] | None = None,
-    watch: TopicWatch | None = None,
+    unseen: set[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read one range of a plan; ranges can be read in any order, by any process that sees the files.
 
@@ -58,8 +57,8 @@ def read_range(
         The options of the plan; columns may differ, and store times may be narrower.
     mapped : mapping of Segment to Chain, optional
         Segments already mapped, and their chains as far as they were walked.
-    watch : TopicWatch, optional
-        Is told the topics that are read.
+    unseen : set of str, optional
+        Topics of which no record was read yet: those of records that are read are taken out.
 
     Yields
     ------
@@ -87,21 +86,21 @@ def read_range(
         return
     with opened:
         if isinstance(opened, PickWindows):
-            yield from _read_picks(part, opened, options, watch)
+            yield from _read_picks(part, opened, options, unseen)
         else:
-            yield from _RangeReader(part, options, opened, known, watch).batches()
+            yield from _RangeReader(part, options, opened, known, unseen).batches()
             opened.check_unchanged()
 
 
 def _read_picks(
-    part: ReadRange, windows: PickWindows, options: ReadOptions, watch: TopicWatch | None
+    part: ReadRange, windows: PickWindows, options: ReadOptions, unseen: set[str] | None
 ) -> Iterator[pa.RecordBatch]:
     """Read picked records if they are what their units say, else all of the range."""
     wrong = windows.check()
     if wrong is not None:
-        yield from read_range(part.scanned(wrong), options, None, watch)
+        yield from read_range(part.scanned(wrong), options, None, unseen)
         return
-    rows = ChunkRows(part.segment, options, watch)
+    rows = ChunkRows(part.segment, options, unseen)
     for window in windows.checked():
         place = RecordBytes(window.raw, window.positions, window.picks.starts)
         yield from rows.batches(ReadChunk(place, rows.records(place, window.positions)))
@@ -161,7 +160,7 @@ class _RangeReader:
         options: ReadOptions,
         opened: SegmentBytes,
         known: Chain | None,
-        watch: TopicWatch | None,
+        unseen: set[str] | None,
     ) -> None:
         self._range = part
         self._view = part.segment.view(opened)
@@ -170,7 +169,7 @@ class _RangeReader:
         start = self._start_offset = part.segment.start_offset
         self._lead = part.segment.framing.lead
         self._walk_start = part.walk_begin - start
-        self._rows = ChunkRows(part.segment, options, watch)
+        self._rows = ChunkRows(part.segment, options, unseen)
         self._gathered = _Gathered()
         self._set_ends(part)
 

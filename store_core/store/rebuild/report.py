@@ -14,7 +14,7 @@ from store_core.queue.queue_path import is_light
 from store_core.snapshot.log_end import FoundEnd
 from store_core.snapshot.queues import Queues
 from store_core.store.read.ranges import Check, Coverage
-from store_core.store.read.stored_topics import hint_of, stored_topics
+from store_core.store.read.read_messages import hint_of, stored_topics
 from store_core.store.rebuild.index_files import NO_DIFFERENCES, IndexDifferences
 from store_core.store.rebuild.segment_part import NO_LIGHT_RECORDS, LightRecords, SegmentOutcome, read_end
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core import read_messages
-from store_core.store.read.stored_topics import stored_topics
+from store_core.store.read.read_messages import stored_topics
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
