@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from store_core.answers.rebuild import RebuildResult
-    from store_core.answers.verdict import Verdict
+    from store_core.answers.report import Verdict
     from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
     from store_core.store.rebuild.plan import RebuildOptions

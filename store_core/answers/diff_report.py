@@ -13,6 +13,7 @@ from store_core.answers.report import (
     Report,
     ReportColumn,
     ReportSchema,
+    Verdict,
     fact,
     moment,
     number,
@@ -21,7 +22,6 @@ from store_core.answers.report import (
     text,
     truth,
 )
-from store_core.answers.verdict import Verdict
 from store_core.format.words import agreeing, counted
 from store_core.store.compared_log import DiffBy
 

@@ -17,8 +17,7 @@ import pyarrow.parquet as pq
 
 from store_core.answers.message_scan import PART_BYTES, messages_and_damage
 from store_core.answers.plots import Bar, Bars, Plot, Tone
-from store_core.answers.report import Report, ReportSchema, fact, number, table, text
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Report, ReportSchema, Verdict, fact, number, table, text
 from store_core.errors import StoreNotFoundError
 from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.arrow_slices import binary_parts

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from store_core.answers.answer import Answer
-from store_core.answers.report import Report, ReportSchema, fact, number, shared, table, text
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Report, ReportSchema, Verdict, fact, number, shared, table, text
 from store_core.files.store_lock import ABORT_FILE
 from store_core.format.words import counted
 

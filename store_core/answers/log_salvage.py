@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from store_core.answers.answer import Answer, function_of, opt
 from store_core.answers.plots import Plot, Strip, Tone, lanes_of
-from store_core.answers.report import Report, ReportSchema, command_words, fact, number, shared, table, text
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Report, ReportSchema, Verdict, command_words, fact, number, shared, table, text
 from store_core.format.words import agreeing, counted
 from store_core.store.salvage_tiles import FoundBy, PropertyCrc, SalvageFormat, Tile, TileKind
 

@@ -29,6 +29,7 @@ from store_core.answers.report import (
     ReportColumn,
     ReportSchema,
     ReportTable,
+    Verdict,
     fact,
     moment,
     number,
@@ -47,7 +48,6 @@ from store_core.answers.trace_steps import (
     note_of,
     outcome_of,
 )
-from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import HALF_TOPIC, OP_TOPICS
 from store_core.broker.transactions import OP_COLUMNS, operation_rows, with_ms
 from store_core.errors import CorruptRecordError, InvalidOptionError, SegmentLayoutError, StoreNotFoundError

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
 from store_core.answers.log_findings import LogReach, wrong_values
-from store_core.answers.report import Report, ReportSchema, command_words, fact, shared, table, text, truth
+from store_core.answers.report import Report, ReportSchema, Verdict, command_words, fact, shared, table, text, truth
 from store_core.answers.store_check import Check, CheckReport, Compared
-from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, RepairRefusedError
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import (

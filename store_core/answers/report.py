@@ -6,6 +6,7 @@ from __future__ import annotations
 import shlex
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, field, fields, replace
+from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
 
 import pyarrow as pa
@@ -23,7 +24,6 @@ from store_core.answers.text_table import (
     with_message_column,
     zoned,
 )
-from store_core.answers.verdict import Verdict
 from store_core.format.columns import STORE, STRINGS_TYPE, TIMESTAMP_TYPE
 from store_core.format.times import iso_time
 from store_core.format.words import age_words, counted
@@ -36,6 +36,34 @@ if TYPE_CHECKING:
 
     from store_core.errors import StoreError
     from store_core.files.store_path import StorePaths
+
+
+class Verdict(Enum):
+    """What an answer found; `store_core.command.exit_code.ExitCode.of` is the code of a command.
+
+    Attributes
+    ----------
+    CLEAN
+        Nothing was found; or the work is done, and nothing was lost.
+    FINDINGS
+        Something differs or is wrong; the tables list it.
+    DAMAGED
+        The work is done, but the log is damaged.
+    REFUSED
+        Nothing is done: a broker would refuse the store.
+    """
+
+    CLEAN = "clean"
+    FINDINGS = "findings"
+    DAMAGED = "damaged"
+    REFUSED = "refused"
+
+    @classmethod
+    def of(cls, *, has_findings: bool, is_damaged: bool) -> Verdict:
+        """Return the verdict of an answer that may find both: what is to act on first."""
+        if has_findings:
+            return cls.FINDINGS
+        return cls.DAMAGED if is_damaged else cls.CLEAN
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,6 +18,7 @@ from store_core.answers.report import (
     Report,
     ReportColumn,
     ReportSchema,
+    Verdict,
     fact,
     moment,
     number,
@@ -26,7 +27,6 @@ from store_core.answers.report import (
     text,
     truth,
 )
-from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.times import iso_day, utc_days

@@ -17,6 +17,7 @@ from store_core.answers.report import (
     Report,
     ReportSchema,
     ReportTable,
+    Verdict,
     command_words,
     fact,
     number,
@@ -26,7 +27,6 @@ from store_core.answers.report import (
     truth,
 )
 from store_core.answers.text_table import message_name
-from store_core.answers.verdict import Verdict
 from store_core.format.release import RELEASES, release_hint
 from store_core.format.words import counted
 from store_core.store.rebuild.findings import FindingKind

@@ -26,6 +26,7 @@ from store_core.answers.report import (
     Report,
     ReportColumn,
     ReportSchema,
+    Verdict,
     fact,
     moment,
     number,
@@ -34,7 +35,6 @@ from store_core.answers.report import (
     text,
 )
 from store_core.answers.text_table import message_name
-from store_core.answers.verdict import Verdict
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.broker.transactions import with_ms
 from store_core.errors import InvalidOptionError

@@ -13,6 +13,7 @@ from store_core.answers.report import (
     Report,
     ReportSchema,
     ReportTable,
+    Verdict,
     fact,
     moment,
     number,
@@ -21,7 +22,6 @@ from store_core.answers.report import (
     text,
     truth,
 )
-from store_core.answers.verdict import Verdict
 from store_core.files.clock import SystemClock
 from store_core.format.times import iso_time, table_time
 from store_core.format.words import age_words, agreeing, counted

@@ -27,8 +27,7 @@ from store_core.answers.producer_keys import (
     order_findings,
     unique_findings,
 )
-from store_core.answers.report import Report, ReportColumn, ReportSchema, fact, number, shared, table, text
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Report, ReportColumn, ReportSchema, Verdict, fact, number, shared, table, text
 from store_core.format.words import agreeing, counted
 from store_core.store.parts import RunReader, RunSpill, SpilledRun, packed
 

@@ -18,6 +18,7 @@ from store_core.answers.report import (
     ReportColumn,
     ReportSchema,
     ReportTable,
+    Verdict,
     command_words,
     fact,
     number,
@@ -26,7 +27,6 @@ from store_core.answers.report import (
     text,
     truth,
 )
-from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_path import path_of

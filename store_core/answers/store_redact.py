@@ -12,8 +12,7 @@ from urllib.parse import quote  # noqa: TID251 -- makes a name, opens nothing
 
 from store_core.answers.answer import Answer, Kind, function_of, one_root, opt
 from store_core.answers.plots import Bar, Bars, Plot, Tone
-from store_core.answers.report import Report, ReportSchema, fact, number, shared, table, text, truth
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Report, ReportSchema, Verdict, fact, number, shared, table, text, truth
 from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import check_is_no_url, check_is_root

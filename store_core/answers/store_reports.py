@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.answers.report import OfStore, Report, ReportSchema, fact
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import OfStore, Report, ReportSchema, Verdict, fact
 from store_core.format.columns import STORE
 from store_core.format.words import agreeing, counted
 

@@ -11,7 +11,6 @@ from enum import IntEnum
 from importlib import import_module
 from typing import TYPE_CHECKING, Final, Self
 
-from store_core.answers.verdict import Verdict
 from store_core.errors import (
     FilterError,
     InvalidOptionError,
@@ -25,6 +24,8 @@ from store_core.errors import (
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from store_core.answers.report import Verdict
 
 
 _HELP_WIDTH: Final = 100
@@ -61,15 +62,16 @@ class ExitCode(IntEnum):
     @classmethod
     def of(cls, verdict: Verdict) -> ExitCode:
         """Return the code for what an answer found."""
-        return _CODES[verdict]
+        return _CODES[verdict.value]
 
 
 _CODES: Final = {
-    Verdict.CLEAN: ExitCode.DONE,
-    Verdict.FINDINGS: ExitCode.FINDINGS,
-    Verdict.DAMAGED: ExitCode.DAMAGED,
-    Verdict.REFUSED: ExitCode.REFUSED,
+    "clean": ExitCode.DONE,
+    "findings": ExitCode.FINDINGS,
+    "damaged": ExitCode.DAMAGED,
+    "refused": ExitCode.REFUSED,
 }
+"""By the value of a verdict: reports need Arrow, which a command that only fails does not load."""
 
 
 def exit_code_help(remark: str) -> str:

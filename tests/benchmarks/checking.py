@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core import RebuildOptions, read_messages, rebuild_consume_queue
 from store_core.answers import check
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from tests.benchmarks.measure import measure, report
 from tests.benchmarks.segments import make_log, make_store
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages
 from store_core.answers import check
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.format.message import PutMessageStatus
 from tests.load.usage import Usage, growth
 from tools.svg import Drawing

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core.answers import DeadLetters, DeadLettersReport, dead_letters
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.snapshot.store import Store
 from tests.builders import Record
 from tests.life_logs import LifeLog, message_id, write_config

@@ -15,7 +15,7 @@ from store_core import read_messages
 from store_core.answers import export
 from store_core.answers.export_job import ExportReport, export_by
 from store_core.answers.export_proof import ProofReport, prove_by
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.errors import CorruptRecordError, InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.store.export.export_ledger import ExportLedger

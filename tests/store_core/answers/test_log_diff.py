@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from store_core import StoreNotFoundError
 from store_core.answers import Diff, DiffBy, DiffReport, diff
+from store_core.answers.report import Verdict
 from store_core.answers.shown_text import text_width
-from store_core.answers.verdict import Verdict
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock

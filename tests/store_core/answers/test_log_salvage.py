@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from store_core import DefaultMessageStore, InvalidOptionError, MessageStoreConfig, read_messages
 from store_core.answers import Salvage, SalvageReport, salvage
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.record.scan import check_record

@@ -12,7 +12,7 @@ import pytest
 from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.answers import Trace, TraceReport, message_trace, trace
 from store_core.answers.message_reads import MessageRead, ReadJob
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.errors import StoreNotFoundError
 from store_core.snapshot.store import Store
 from store_core.store.read.option_table import NamedBy

@@ -9,7 +9,7 @@ import pytest
 
 from store_core import StoreNotFoundError
 from store_core.answers import dead_letters, delays, lag, trace, transactions
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from tests.life_logs import LifeLog, write_config
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from store_core import (
     plan_rebuild,
     rebuild_consume_queue,
 )
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.files.clock import SystemClock
 from store_core.store.parts import InProcess, PartsDone, Step
 from store_core.store.rebuild import segment_part

@@ -13,7 +13,7 @@ import pytest
 
 from store_core import read_messages
 from store_core.answers import Bill, bill, group_table, message_scan
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.errors import InvalidOptionError
 from tests.builders import SIZE_AT, LogBuilder, Record
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core.answers import Delays, DelaysReport, delays
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.snapshot.store import Store
 from tests.builders import BODY_AT
 from tests.golden_stores import UnpackedStore, find_golden_store, golden_stores, stores_of_kind, unpack

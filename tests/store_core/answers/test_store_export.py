@@ -17,7 +17,7 @@ import pytest
 from store_core import read_messages
 from store_core.answers import Export, export, prove
 from store_core.answers.export_job import export_by
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.errors import (
     CorruptRecordError,
     ExpiredSegmentsError,

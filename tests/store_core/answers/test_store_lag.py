@@ -14,7 +14,7 @@ import pytest
 from store_core import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError, read_messages, read_view
 from store_core.answers import Lag, LagReport, lag
 from store_core.answers.lag_queues import GroupKind
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.files import segment_source
 from store_core.files.file_system import OpenFile, OsFileSystem
 from store_core.files.store_lock import StoreLock

@@ -22,7 +22,7 @@ from store_core import (
     read_messages,
 )
 from store_core.answers import recover
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.files.file_system import OsFileSystem
 from store_core.format.release import RELEASES, Release
 from tests.builders import LogBuilder

@@ -12,7 +12,7 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.answers import check, redact, salvage
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreLockedError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock

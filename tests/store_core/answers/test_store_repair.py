@@ -14,8 +14,8 @@ from store_core import InvalidOptionError, RepairRefusedError, StoreLockedError
 from store_core.answers import Check, check, plan_repair, repair
 from store_core.answers.repair_job import Replacement
 from store_core.answers.repair_plan import RepairPlan, RepairReport, plan_digest
+from store_core.answers.report import Verdict
 from store_core.answers.store_repair import PlanRepair
-from store_core.answers.verdict import Verdict
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.store.store_state import StoreCheckpoint

@@ -14,7 +14,7 @@ import pytest
 
 from store_core import InvalidOptionError, MessageStoreConfig, StoreNotFoundError, read_messages
 from store_core.answers import Retention, RetentionReport, retention
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.snapshot.store import Store
 from tests.builders import LogBuilder
 from tests.store_core.files.store_kinds import every_file

@@ -11,7 +11,7 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.answers import Transactions, TransactionsReport, transactions
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.errors import InvalidOptionError
 from store_core.snapshot.store import Store
 from store_core.store.parts import InProcess, Job

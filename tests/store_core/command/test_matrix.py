@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.command.exit_code import ExitCode
 from store_core.command.program import _BY_NAME
 from store_core.files.file_system import OsFileSystem

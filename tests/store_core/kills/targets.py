@@ -28,7 +28,7 @@ from store_core.answers import (
     replay,
 )
 from store_core.answers.rebuild import rebuild_consume_queue, rebuild_index
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem

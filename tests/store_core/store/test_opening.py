@@ -13,7 +13,7 @@ import pytest
 from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.answers import check
 from store_core.answers.rebuild import rebuild_consume_queue
-from store_core.answers.verdict import Verdict
+from store_core.answers.report import Verdict
 from store_core.files.file_system import OpenFile, OsFileSystem
 from store_core.files.store_lock import AbortFile
 from store_core.format.columnar.lockstep import chain
