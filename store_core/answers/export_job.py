@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar, Final
 
 from store_core.answers.export_proof import READ, totals_of
-from store_core.answers.message_scan import ScanCounts, messages_and_damage
+from store_core.answers.message_reads import ScanCounts, messages_and_damage
 from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, Verdict, fact, number, shared, table, text
 from store_core.errors import (

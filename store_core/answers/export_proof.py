@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from store_core.answers.message_scan import PART_BYTES, messages_and_damage
+from store_core.answers.message_reads import PART_BYTES, messages_and_damage
 from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, Verdict, fact, number, table, text
 from store_core.errors import StoreNotFoundError

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.compute as pc
 
-from store_core.answers.message_scan import ScanCounts, messages_and_damage
+from store_core.answers.message_reads import ScanCounts, messages_and_damage
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OpenFile, OsFileSystem, write_all

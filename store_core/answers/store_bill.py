@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, function_of, opt
 from store_core.answers.group_table import COUNT, MAX, MIN, OTHERS_DOC, SUM, TOP, GroupTable, top_rows, uncertain_note
-from store_core.answers.message_scan import MessageScan
+from store_core.answers.message_reads import MessageScan
 from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import (
     Report,
@@ -116,7 +116,7 @@ def _groups(*keys: tuple[str, pa.DataType], most: int | None = None) -> GroupTab
 
 
 class _BillSums:
-    """Bytes and messages in groups; see `store_core.answers.message_scan.Gathered`.
+    """Bytes and messages in groups; see `store_core.answers.message_reads.Gathered`.
 
     * `topics`: By topic, with the first and last store time.
     * `queues`, `tags`, `producers`, `days`: By topic and queue; topic and tags; host; days since 1970 by store time.

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, function_of, opt
 from store_core.answers.group_table import COUNT, MAX, MIN, TOP, GroupTable
-from store_core.answers.message_scan import MessageScan, Scanned
+from store_core.answers.message_reads import MessageScan, Scanned
 from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.producer_keys import (
     SEND_COLUMNS,
@@ -134,7 +134,7 @@ def _by_bucket(name: str) -> GroupTable:
 
 
 class SendTotals:
-    """Totals of messages; see `store_core.answers.message_scan.Gathered`.
+    """Totals of messages; see `store_core.answers.message_reads.Gathered`.
 
     * `sizes`: Messages by topic and bucket of their size.
     * `skews`: Sends by host and bucket of the milliseconds from born to store time.

@@ -111,7 +111,7 @@ Row = dict[str, Any]
 
 def _options() -> ReadOptions:
     """Return the options of a read of all messages and damaged ranges."""
-    from store_core.answers.message_scan import PART_BYTES
+    from store_core.answers.message_reads import PART_BYTES
     from store_core.answers.redaction import REDACT_COLUMNS
     from store_core.store.read.read_options import ReadOptions
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from store_core import read_messages
-from store_core.answers import Bill, bill, group_table, message_scan
+from store_core.answers import Bill, bill, group_table, message_reads
 from store_core.answers.report import Verdict
 from store_core.errors import InvalidOptionError
 from tests.builders import SIZE_AT, LogBuilder, Record
@@ -58,7 +58,7 @@ def counted(store: Path, keys: Iterable[str]) -> Counter[tuple[Any, ...]]:
 
 
 def test_totals_are_those_of_a_plain_count(tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(message_scan, "PART_BYTES", 700)
+    monkeypatch.setattr(message_reads, "PART_BYTES", 700)
     store = log().write(tmp_path)
     report = Bill().ask(store, engine=engine)
 

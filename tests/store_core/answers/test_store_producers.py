@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from store_core import read_messages
-from store_core.answers import message_scan, producers, store_producers
+from store_core.answers import message_reads, producers, store_producers
 from store_core.answers.report import Verdict
 from store_core.errors import InvalidOptionError
 from tests.builders import SIZE_AT, LogBuilder, Record, in_batch
@@ -64,7 +64,7 @@ def test_sound_sends_are_no_findings(log: LogBuilder, tmp_path: Path) -> None:
 def test_duplicates_and_inversions_are_those_of_a_plain_comparison(
     tmp_path: Path, processes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_scan, "PART_BYTES", 900)
+    monkeypatch.setattr(message_reads, "PART_BYTES", 900)
     monkeypatch.setattr(store_producers, "_GROUP_BYTES", 1500)
     random = np.random.default_rng(7)
     made = LogBuilder(2048)

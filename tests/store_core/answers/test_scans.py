@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import pytest
 
-from store_core.answers import message_scan
+from store_core.answers import message_reads
 from store_core.answers.answer import processes as engine_of
-from store_core.answers.message_scan import MessageScan, ScanCounts
+from store_core.answers.message_reads import MessageScan, ScanCounts
 from store_core.snapshot.store import Store
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder
 
@@ -46,7 +46,7 @@ class OffsetScan(MessageScan[Offsets]):
 def test_each_message_is_gathered_once_in_log_order(
     tmp_path: Path, part_bytes: int, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_scan, "PART_BYTES", part_bytes)
+    monkeypatch.setattr(message_reads, "PART_BYTES", part_bytes)
     log = LogBuilder()
     log.append_all(*(b"body %d" % number for number in range(60)))
     damaged = log.records[20]
