@@ -171,11 +171,11 @@ class _Check:
             supposed = LogBounds(plan.min_offset, end=find_end(log.segments, by_tail=True), is_open=is_open)
         index = Index(store).loaded(rules.queue_rules, is_open=is_open)
         chains = ChainJob(index.files if rules.has_index else (), log, supposed.log_end, is_open)
-        checks = self.engine.run(chains) if chains.files else ()
-        for file, check in zip(chains.files, checks, strict=True):
+        checks = self.engine.run(chains) if chains.parts else []
+        for file, check in zip(chains.parts, checks, strict=True):
             file.reaches = check.reaches  # so that each part of the comparison reads only windows of its own
         bounds, compared = self._compared(plan, log, supposed, index)
-        if chains.files and bounds.log_end != chains.log_end:
+        if chains.parts and bounds.log_end != chains.log_end:
             checks = self.engine.run(replace(chains, log_end=bounds.log_end))
         restart = NOT_ASKED
         if bounds.has_crashed and any(each.missing_from >= 0 for each in compared.judged):

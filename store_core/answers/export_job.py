@@ -26,6 +26,7 @@ from store_core.snapshot.log_end import find_end
 from store_core.store.export.export_ledger import LEDGER, ExportEntry, ExportLedger
 from store_core.store.export.lake_files import LakeFile, PartitionWriters
 from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
+from store_core.store.parts import EachPart
 from store_core.store.read.follow.log_follower import NO_LIMITS, LogFollower
 from store_core.store.read.follow.log_segments import LogSegments, find_continuation
 from store_core.store.read.message_reader import read_range
@@ -34,7 +35,7 @@ from store_core.store.read.read_plan import plan_ranges
 from store_core.store.store_layout import check_nothing_else, check_outside
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from store_core.files.segment_source import Segment
@@ -197,19 +198,14 @@ class Exported:
     files: tuple[LakeFile, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class ExportJob:
-    """Writes each range into staged files; see `store_core.store.parts.Job`."""
+@dataclass(frozen=True)
+class ExportJob(EachPart["ReadRange", Exported]):
+    """Writes each range into staged files."""
 
-    ranges: tuple[ReadRange, ...]
     options: ReadOptions  # with the default columns, in mode PERMISSIVE
     staged: Path  # A directory that all workers see
     number: int  # of the export
     file_system: FileSystem | None = None  # None for the real one, which each worker has
-
-    def plan(self) -> Sequence[ReadRange]:
-        """Return the ranges."""
-        return self.ranges
 
     def run(self, part: ReadRange) -> Exported:
         """Read a range, and write its files; a task that runs twice makes others, and those of one are used."""
@@ -223,10 +219,6 @@ class ExportJob:
                     totals += totals_of(messages, part)
                     writers.add(messages)
             return Exported(totals, counts, writers.finish())
-
-    def merge(self, exported: Iterable[Exported]) -> list[Exported]:
-        """Return what became of the ranges."""
-        return list(exported)
 
 
 # ---- what is to be said

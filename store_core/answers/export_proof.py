@@ -25,6 +25,7 @@ from store_core.format.columnar.checksums import body_crcs
 from store_core.format.words import counted
 from store_core.snapshot.log import Log
 from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
+from store_core.store.parts import EachPart
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import OffsetBound, ReadMode
 from store_core.store.read.ranges import ReadRange
@@ -32,7 +33,7 @@ from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import numpy.typing as npt
 
@@ -66,18 +67,12 @@ class Proved:
     path: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ProofJob:
-    """Totals both sides; see `store_core.store.parts.Job`."""
+@dataclass(frozen=True)
+class ProofJob(EachPart[LakePart | ReadRange, Proved]):
+    """Totals both sides."""
 
     target: Path
-    files: tuple[LakePart, ...]
-    ranges: tuple[ReadRange, ...]
     options: ReadOptions  # as of the export, with the columns that are totalled
-
-    def plan(self) -> Sequence[LakePart | ReadRange]:
-        """Return files and ranges."""
-        return [*self.files, *self.ranges]
 
     def run(self, part: LakePart | ReadRange) -> Proved:
         """Total a file or a range."""
@@ -99,10 +94,6 @@ class ProofJob:
         count = sum(each.messages for each in totals)
         problem = "" if count == part.messages else f"{count} messages, but the ledger has {part.messages}"
         return Proved(tuple(totals), is_lake=True, problem=problem, path=part.path)
-
-    def merge(self, proved: Iterable[Proved]) -> list[Proved]:
-        """Return what the parts have."""
-        return list(proved)
 
 
 def totals_of(messages: pa.RecordBatch, part: ReadRange) -> SegmentTotals:
@@ -170,14 +161,9 @@ class _Proof:
         )
         starts = tuple(ledger)
         files = [LakePart(file.path, file.messages, starts) for each in self.entries for file in each.files]
-        proved = self.engine.run(
-            ProofJob(
-                self.ledger.target,
-                tuple(files) if self.ledger.table is None else (),
-                plan_ranges(self.store, options).ranges,
-                options,
-            )
-        )
+        ranges = plan_ranges(self.store, options).ranges
+        parts = [*(files if self.ledger.table is None else ()), *ranges]
+        proved = self.engine.run(ProofJob(parts, self.ledger.target, options))
         kept = {each.start_offset for each in Log.of(self.store, packed="read").segments}
         lake = (
             _totals(proved, is_lake=True)

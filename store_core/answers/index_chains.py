@@ -11,10 +11,11 @@ import numpy as np
 from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.queue.index_format import IndexSlots
 from store_core.store.memory import keep_freed_memory
+from store_core.store.parts import EachPart
 from store_core.store.rebuild.index_files import IndexDifference
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     import numpy.typing as npt
 
@@ -65,19 +66,14 @@ class ChainCheck:
     ahead: int = 0  # in a store that was not closed: how many slots lead to entries that the header does not count
 
 
-@dataclass(frozen=True, slots=True)
-class ChainJob:
-    """Checks index files, each as a part; see `store_core.store.parts.Job`."""
+@dataclass(frozen=True)
+class ChainJob(EachPart["KeyFile", ChainCheck]):
+    """Checks index files, each as a part."""
 
-    files: tuple[KeyFile, ...]
     log: Log  # as it was listed before
     log_end: int  # physical offset where the log ends
     is_open: bool = False
     """Whether the store was not closed: header, slots and entries of a file may be of different moments."""
-
-    def plan(self) -> Sequence[KeyFile]:
-        """Return the files."""
-        return self.files
 
     def run(self, part: KeyFile) -> ChainCheck:
         """Check one file."""
@@ -120,10 +116,6 @@ class ChainJob:
             text = f"it ends at the time {header.end_timestamp}, and the record of its last entry is another's"
             check = replace(check, end_time=text)
         return replace(check, header="; ".join(problems))
-
-    def merge(self, partials: Iterable[ChainCheck]) -> tuple[ChainCheck, ...]:
-        """Return the results of all files."""
-        return tuple(partials)
 
 
 def _watched(

@@ -24,6 +24,7 @@ from store_core.format.record.record_head import head_shape, read_sys_flag
 from store_core.format.record.scan import body_crc
 from store_core.format.sys_flag import COMPRESSION_MASK, CompressionType, MessageSysFlag
 from store_core.store.new_directory import digest_of_file, first_match
+from store_core.store.parts import EachPart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -275,17 +276,12 @@ class SearchedFile:
     is_name: bool  # whether it was found in its path
 
 
-@dataclass(frozen=True, slots=True)
-class FileJob:
-    """Searches and digests each file of a copy; see `store_core.store.parts.Job`."""
+@dataclass(frozen=True)
+class FileJob(EachPart[str, SearchedFile]):
+    """Searches and digests each file of a copy, by its path below the root."""
 
     root: Path
-    names: tuple[str, ...]  # paths below it
     redaction: Redaction
-
-    def plan(self) -> Sequence[str]:
-        """Return the files."""
-        return self.names
 
     def run(self, part: str) -> SearchedFile:
         """Search a file."""
@@ -293,7 +289,3 @@ class FileJob:
         found = first_match(path, expression)
         is_name = expression.search(part.encode(errors="surrogateescape")) is not None
         return SearchedFile(part, path.stat().st_size, digest_of_file(path), found, is_name)
-
-    def merge(self, files: Iterable[SearchedFile]) -> list[SearchedFile]:
-        """Return the files."""
-        return list(files)

@@ -34,6 +34,7 @@ from store_core.files.url_path import UrlPath
 from store_core.format.columns import STRINGS_TYPE
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, Release, release_hint
 from store_core.format.words import agreeing, counted
+from store_core.store.parts import EachPart
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -106,31 +107,24 @@ class Recover(Answer["RecoverReport"]):
         check_is_store(path_of(root), config, OsFileSystem())
         named = self.release
         releases = RELEASES if _ALL in named else cast("tuple[Release, ...]", named)
-        runs = engine.run(_DryRuns(path, config, releases))
+        runs = engine.run(_DryRuns(releases, path, config))
         return _report(root, runs, None if self.messages else MOST_MESSAGES)
 
 
 recover = function_of(Recover)
 
 
-@dataclass(frozen=True, slots=True)
-class _DryRuns:
-    """Dry runs of a recovery, a part for each release; see `store_core.store.parts.Job`."""
+@dataclass(frozen=True)
+class _DryRuns(EachPart["Release", "RecoveryReport"]):
+    """Dry runs of a recovery, a part for each release."""
 
     path: str
     config: MessageStoreConfig
-    releases: tuple[Release, ...]
-
-    def plan(self) -> Sequence[Release]:
-        return self.releases
 
     def run(self, part: Release) -> RecoveryReport:
         from store_core.store.message_store import DefaultMessageStore
 
         return DefaultMessageStore.dry_run(self.path, replace(self.config, release=part))
-
-    def merge(self, partials: Iterable[RecoveryReport]) -> list[RecoveryReport]:
-        return list(partials)
 
 
 def _report(path: str | os.PathLike[str], runs: Sequence[RecoveryReport], most_messages: int | None) -> RecoverReport:

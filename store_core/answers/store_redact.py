@@ -91,7 +91,7 @@ class Redact(Answer["RedactReport"]):
                 return _report(facts, done, refused)
             again = engine.run(RedactJob(ranges, _options(), redaction))
             names = tuple(path.relative_to(copy.work).as_posix() for path in files_below(copy.work))
-            files = engine.run(FileJob(copy.work, names, redaction))
+            files = engine.run(FileJob(names, copy.work, redaction))
             refused = [*_left(again), *(row for each in files for row in _found_in(each))]
             if refused:
                 return _report(facts, done, refused)

@@ -12,11 +12,12 @@ from __future__ import annotations
 import os
 import uuid
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from store_core.errors import InvalidOptionError
 
@@ -68,6 +69,25 @@ class Job(Protocol[Part, Partial, Result_co]):
     def merge(self, partials: Iterable[Partial], /) -> Result_co:
         """Combine the parts' results, in plan order; called once, in the process that called `plan`."""
         ...
+
+
+@dataclass(frozen=True)
+class EachPart(ABC, Generic[Part, Partial]):
+    """A `Job` whose parts are known when it is made, and whose result is what they return, in their order."""
+
+    parts: Sequence[Part]
+
+    def plan(self) -> Sequence[Part]:
+        """Return the parts."""
+        return self.parts
+
+    @abstractmethod
+    def run(self, part: Part, /) -> Partial:
+        """Do one part, in any process."""
+
+    def merge(self, partials: Iterable[Partial], /) -> list[Partial]:
+        """Return what the parts returned."""
+        return list(partials)
 
 
 class GroupedJob(Protocol[Part, Key, Piece, Partial, Result_co]):
