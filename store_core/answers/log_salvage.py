@@ -55,8 +55,8 @@ class Salvage(Answer["SalvageReport"]):
 
     def on(self, engine: Engine, store: Store) -> SalvageReport:
         """Salvage segment by segment; all workers see the target, which appears when all of it is on disk."""
-        from store_core.store.salvage_output import SalvageOutput
-        from store_core.store.segment_salvage import segment_size
+        from store_core.snapshot.log import Log
+        from store_core.store.salvage_output import PIECES, NewLog, SalvageOutput
 
         if self.into is None:
             return engine.run(SalvageJob(store.paths, None))
@@ -64,9 +64,7 @@ class Salvage(Answer["SalvageReport"]):
             job = SalvageJob(store.paths, output)
             report = engine.run(job)
             if output.format is SalvageFormat.STORE:
-                from store_core.store.salvage_output import PIECES, NewLog
-
-                with NewLog(output.work, segment_size(store.paths)) as log:
+                with NewLog(output.work, Log.of(store.paths).usual_size) as log:
                     for part in job.parts:
                         piece = output.piece_path(part.segment.start_offset)
                         log.append(piece)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from hashlib import sha256
+from hashlib import file_digest, sha256
 from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
@@ -188,7 +188,6 @@ def _wrong_in_checkpoint(checked: CheckedStore) -> Iterable[str]:
 
 
 _ABSENT: Final = "absent"
-_AT_ONCE: Final = 1 << 20
 
 
 def _bases(checked: CheckedStore, repairs: Repairs) -> Iterator[tuple[str, str]]:
@@ -219,10 +218,7 @@ def _digest_of(path: Path) -> str:
         return sha256(bytes(path.readlink())).hexdigest()
     if path.is_file():
         with path.open("rb") as file:
-            found = sha256()
-            while data := file.read(_AT_ONCE):
-                found.update(data)
-        return found.hexdigest()
+            return file_digest(file, "sha256").hexdigest()
     if not path.is_dir():
         return _ABSENT
     found = sha256()

@@ -210,11 +210,6 @@ def plan_salvage(paths: StorePaths) -> tuple[tuple[SalvagePart, ...], tuple[str,
     return tuple(parts), plan.notes
 
 
-def segment_size(paths: StorePaths) -> int:
-    """Return the size of the log's segments, in bytes."""
-    return Log.of(paths).usual_size
-
-
 def _part(segment: Segment, read: ReadRange | None, end: SegmentEnd | None, *, is_live: bool) -> SalvagePart:
     data_end = segment.start_offset if read is None else min(read.data_end, segment.end_offset)
     if end is None or data_end > end.end_offset:  # no end of the log, or another kind of file, which is read whole
