@@ -56,11 +56,12 @@ class Salvage(Answer["SalvageReport"]):
     def on(self, engine: Engine, store: Store) -> SalvageReport:
         """Salvage segment by segment; all workers see the target, which appears when all of it is on disk."""
         from store_core.snapshot.log import Log
+        from store_core.store.new_directory import places_beside
         from store_core.store.salvage_output import PIECES, NewLog, SalvageOutput
 
         if self.into is None:
             return engine.run(SalvageJob(store.paths, None))
-        with SalvageOutput.of_format(Path(self.into), self.kind, store.paths) as output:
+        with SalvageOutput(*places_beside(Path(self.into), "salvage", store.paths), self.kind) as output:
             job = SalvageJob(store.paths, output)
             report = engine.run(job)
             if output.format is SalvageFormat.STORE:

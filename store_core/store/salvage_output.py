@@ -24,7 +24,7 @@ from store_core.format.columnar.records import Records
 from store_core.format.columns import arrow_schema
 from store_core.format.layout import V6_BITS
 from store_core.format.segment_room import blank_head, fill_segments
-from store_core.store.new_directory import NewDirectory, places_beside
+from store_core.store.new_directory import NewDirectory
 from store_core.store.salvage_tiles import PropertyCrc, SalvageFormat
 from store_core.store.segment_salvage import SALVAGED_COLUMNS, Salvaged, property_crcs
 
@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     import numpy.typing as npt
-
-    from store_core.files.store_path import StorePaths
 
 
 _ROWS: Final = 1 << 14
@@ -144,11 +142,6 @@ class SalvageOutput(NewDirectory):
     """A target that does not exist yet, and the directory beside it where it is made; use it in a ``with`` block."""
 
     format: SalvageFormat
-
-    @classmethod
-    def of_format(cls, into: Path, kind: SalvageFormat, source: StorePaths) -> Self:
-        """Choose where a target is made."""
-        return cls(*places_beside(into, "salvage", source), kind)
 
     def __enter__(self) -> Self:
         NewDirectory.__enter__(self)  # `super` does not know the class that slots make
