@@ -130,13 +130,12 @@ class MappedFileQueue:
         files = self._files
         return files[-1] if files else None
 
-    def get_last_mapped_file(self, start_offset: int = 0, *, create: bool = True) -> MappedFile | None:
-        """Return the file to append to (RocketMQ: ``MappedFileQueue.getLastMappedFile(startOffset, needCreate)``).
+    def get_last_mapped_file(self, start_offset: int = 0) -> MappedFile | None:
+        """Return the file to append to, created if there is none or the last is full (RocketMQ: ``getLastMappedFile``).
 
         * `start_offset`: Where an empty queue begins, rounded down to a file border.
-        * `create`: Create the next file if there is none or the last is full; if False, return the last as it is.
 
-        Returns: None if there is no file, or it could not be created: `create_error` says why.
+        Returns: None if it could not be created: `create_error` says why.
         """
         last = self.last_mapped_file
         if last is None:
@@ -145,7 +144,7 @@ class MappedFileQueue:
             wanted = last.end_offset
         else:
             return last
-        return self._create(wanted) if create else last
+        return self._create(wanted)
 
     def _create(self, offset: int) -> MappedFile | None:
         try:

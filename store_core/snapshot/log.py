@@ -93,9 +93,9 @@ class Log:
             archive = next(filter(is_archive, places), None) if packed != "read" else None
             if archive is not None:
                 raise archive_error(archive)
-            is_listed = packed != "left out"
-            listed = (segments_at(each, notes, reads_entries=reads_entries, compressed=is_listed) for each in places)
-            found = sorted(chain.from_iterable(listed), key=lambda segment: (segment.start_offset, segment.path))
+            listing = Listing(notes, reads_entries, compressed=packed != "left out")
+            listed = chain.from_iterable(map(listing.at, places))
+            found = sorted(listed, key=lambda segment: (segment.start_offset, segment.path))
         if not found:
             raise nothing_at(places, notes)
         if packed == "refused":
@@ -195,83 +195,81 @@ class Log:
 # ---- listing
 
 
-def segments_at(place: Path, notes: list[str], *, reads_entries: bool, compressed: bool) -> list[Segment]:
-    """Return the segment files that one place stands for; `notes` gets what is left out. See `Log.of`."""
-    if is_archive(place):
-        return archive_segments(archive_at(place), notes)
-    if isinstance(place, ConfiguredRoot):
-        notes += place.notes
-        if log_directories(place) != (place / COMMIT_LOG,):
-            notes += check_store_kind(place, OsFileSystem(), StoreUse.READ_LOG, reads_entries=reads_entries)
-            return _configured_segments(place, notes, reads_entries=reads_entries, compressed=compressed)
-    data = data_directory(place, OsFileSystem()) if reads_entries else None
-    if data is not None:
-        entries = entry_log_of(data, notes)
-        found = (
-            [single_file(place, compressed=compressed)]
-            if place.parent == data and not place.is_dir()
-            else segments_in(data, notes)
-        )
-        return _in_entries(found, entries)
-    if not place.is_dir():
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """Lists the segment files that places stand for; see `Log.of`."""
+
+    notes: list[str]  # gets what is left out
+    reads_entries: bool = True  # whether the caller reads DLedger logs, too
+    compressed: bool = True  # whether it takes compressed segments, too
+
+    def at(self, place: Path) -> list[Segment]:
+        """Return the segment files that one place stands for."""
+        if is_archive(place):
+            return archive_segments(archive_at(place), self.notes)
+        if isinstance(place, ConfiguredRoot):
+            self.notes.extend(place.notes)
+            if log_directories(place) != (place / COMMIT_LOG,):
+                self._check_kind(place)
+                return self._configured(place)
+        data = data_directory(place, OsFileSystem()) if self.reads_entries else None
+        if data is not None:
+            entries = entry_log_of(data, self.notes)
+            is_file = place.parent == data and not place.is_dir()
+            found = [single_file(place, compressed=self.compressed)] if is_file else segments_in(data, self.notes)
+            return _in_entries(found, entries)
+        if not place.is_dir():
+            check_log_place(place, OsFileSystem())
+            refuse_other_file(place)
+            return self._with_entries([single_file(place, compressed=self.compressed)], place.parent)
+        self._check_kind(place)
+        logs = list(dledger_logs(place, OsFileSystem()))
+        if len(logs) > 1:
+            raise several_members_error(place, logs)
+        below = place / COMMIT_LOG
+        if below.is_dir() or logs:
+            ordinary = list(segments_in(below, self.notes, compressed=self.compressed)) if below.is_dir() else []
+            return ordinary + [part for log in logs for part in self.at(log)]
         check_log_place(place, OsFileSystem())
-        refuse_other_file(place)
-        file = single_file(place, compressed=compressed)
-        return _with_entries([file], place.parent, notes, None, reads_entries=reads_entries)
-    notes += check_store_kind(place, OsFileSystem(), StoreUse.READ_LOG, reads_entries=reads_entries)
-    logs = list(dledger_logs(place, OsFileSystem()))
-    if len(logs) > 1:
-        raise several_members_error(place, logs)
-    below = place / COMMIT_LOG
-    if below.is_dir() or logs:
-        ordinary = list(segments_in(below, notes, compressed=compressed)) if below.is_dir() else []
-        return ordinary + [
-            part for log in logs for part in segments_at(log, notes, reads_entries=True, compressed=compressed)
-        ]
-    check_log_place(place, OsFileSystem())
-    return _segments_of(place, notes, None, reads_entries=reads_entries, compressed=compressed)
+        return self._in_directory(place)
 
+    def _check_kind(self, root: Path) -> None:
+        self.notes.extend(check_store_kind(root, OsFileSystem(), StoreUse.READ_LOG, reads_entries=self.reads_entries))
 
-def _configured_segments(
-    root: ConfiguredRoot, notes: list[str], *, reads_entries: bool, compressed: bool
-) -> list[Segment]:
-    """Return the segments in the directories that a configuration names."""
-    found: list[Segment] = []
-    for directory in root.log:
-        if not directory.is_dir():
-            notes.append(f"there is no directory {directory}, where the configuration says that a part of the log is.")
-            continue
-        check_log_place(directory, OsFileSystem())
-        found += _segments_of(directory, notes, root.member, reads_entries=reads_entries, compressed=compressed)
-    return found
-
-
-def _segments_of(
-    directory: Path, notes: list[str], member: Path | None, *, reads_entries: bool, compressed: bool
-) -> list[Segment]:
-    found = list(segments_in(directory, notes, compressed=compressed))
-    if found:
-        refuse_other_file(directory / Path(found[0].path).name)
-    return _with_entries(found, directory, notes, member, reads_entries=reads_entries)
-
-
-def _with_entries(
-    found: list[Segment], directory: Path, notes: list[str], member: Path | None, *, reads_entries: bool
-) -> list[Segment]:
-    """Return segments as those of a DLedger log, if their content says so.
-
-    If there are several directories (``storePathDLedgerCommitLog``), they have any names, and the checkpoint is in that
-    of their `member`.
-    """
-    if not any(map(begins_with_entry, found[:1])):
+    def _configured(self, root: ConfiguredRoot) -> list[Segment]:
+        """Return the segments in the directories that a configuration names."""
+        found: list[Segment] = []
+        for directory in root.log:
+            if not directory.is_dir():
+                self.notes.append(
+                    f"there is no directory {directory}, where the configuration says that a part of the log is."
+                )
+                continue
+            check_log_place(directory, OsFileSystem())
+            found += self._in_directory(directory, root.member)
         return found
-    if not reads_entries:
-        raise dledger_error(directory.parent, directory, OsFileSystem())
-    if member is not None:
-        return _in_entries(found, entry_log_of(member / MEMBER_DATA, notes))
-    if _MEMBER_UNKNOWN not in notes:
-        notes.append(_MEMBER_UNKNOWN)
-    return _in_entries(found, EntryLog())
+
+    def _in_directory(self, directory: Path, member: Path | None = None) -> list[Segment]:
+        found = list(segments_in(directory, self.notes, compressed=self.compressed))
+        if found:
+            refuse_other_file(directory / Path(found[0].path).name)
+        return self._with_entries(found, directory, member)
+
+    def _with_entries(self, found: list[Segment], directory: Path, member: Path | None = None) -> list[Segment]:
+        """Return segments as those of a DLedger log, if their content says so.
+
+        If there are several directories (``storePathDLedgerCommitLog``), they have any names, and the checkpoint is in
+        that of their `member`.
+        """
+        if not any(map(begins_with_entry, found[:1])):
+            return found
+        if not self.reads_entries:
+            raise dledger_error(directory.parent, directory, OsFileSystem())
+        if member is not None:
+            return _in_entries(found, entry_log_of(member / MEMBER_DATA, self.notes))
+        if _MEMBER_UNKNOWN not in self.notes:
+            self.notes.append(_MEMBER_UNKNOWN)
+        return _in_entries(found, EntryLog())
 
 
 def _in_entries(segments: Iterable[Segment], entries: EntryLog) -> list[Segment]:

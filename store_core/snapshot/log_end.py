@@ -19,7 +19,6 @@ import pyarrow.compute as pc
 from store_core.files.segment_listing import segments_in
 from store_core.files.segment_source import Segment, SegmentBytes, WalkedBytes, modified_ns, open_ahead, open_segment
 from store_core.files.store_lock import is_lock_held
-from store_core.files.url_path import UrlPath
 from store_core.format.columnar.chain import Place
 from store_core.format.columnar.lockstep import find_candidate
 from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, field_position, unit_dtype
@@ -363,9 +362,7 @@ class LogBesideQueues:
 
     def _may_grow(self) -> bool:
         """Return whether a broker has opened the store, or added a segment, since it was listed; none opens a copy."""
-        if isinstance(self._root, UrlPath):
-            return False
-        directories = {Path(segment.path).parent for segment in self._log.segments}
+        directories = {Path(segment.path).parent for segment in self._log.segments if segment.remote is None}
         last = self._log.segments[-1].start_offset
         found = (segment for each in directories for segment in segments_in(each, [], compressed=True))
         is_longer = any(each.start_offset > last and (each.size or not each.is_plain) for each in found)

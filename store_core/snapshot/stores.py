@@ -53,7 +53,7 @@ from store_core.files.store_path import (
 )
 from store_core.files.url_path import UrlPath
 from store_core.snapshot.config import TOPICS, Config, Permission, TopicConfig
-from store_core.snapshot.log import segments_at, without_twins
+from store_core.snapshot.log import Listing, without_twins
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -219,7 +219,7 @@ def _groups(parts: Sequence[_Part]) -> list[list[_Part]]:
 def _segments(places: Iterable[Path]) -> list[Segment]:
     """Return the files of the log at some places; none where that can't be read, which who reads it is told."""
     with suppress(StoreError, OSError):
-        return [part for place in places for part in segments_at(place, [], reads_entries=True, compressed=True)]
+        return [part for place in places for part in Listing([]).at(place)]
     return []
 
 

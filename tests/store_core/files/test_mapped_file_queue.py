@@ -92,12 +92,11 @@ def test_an_empty_queue_starts_at_a_whole_file(queue: MappedFileQueue, start_off
     assert last(queue, start_offset).first_create_in_queue
 
 
-@pytest.mark.parametrize("create", [False, True])
-def test_a_file_that_is_not_full_is_given_again(queue: MappedFileQueue, create: bool) -> None:
+def test_a_file_that_is_not_full_is_given_again(queue: MappedFileQueue) -> None:
     first = last(queue)
     first.append(b"x" * (SIZE - 1))
 
-    assert queue.get_last_mapped_file(create=create) is first
+    assert queue.get_last_mapped_file() is first
 
 
 def test_behind_a_full_file_comes_the_next(queue: MappedFileQueue) -> None:
@@ -106,16 +105,6 @@ def test_behind_a_full_file_comes_the_next(queue: MappedFileQueue) -> None:
 
     assert following.file_from_offset == SIZE
     assert not following.first_create_in_queue
-
-
-def test_without_leave_nothing_is_made(queue: MappedFileQueue, directory: Path) -> None:
-    assert queue.get_last_mapped_file(create=False) is None
-    append(queue, b"x" * SIZE)
-
-    full = queue.get_last_mapped_file(create=False)
-    assert full is not None
-    assert full.is_full
-    assert names(directory) == [0]
 
 
 def test_a_file_that_can_not_be_made_is_none_and_the_next_try_is_new(
