@@ -203,7 +203,7 @@ class Judge:
             for topic, queue_id in sorted(stored.names() - known):
                 if not rules.wants(topic, queue_id):
                     continue
-                judged = judge_queue(topic, queue_id, NO_UNITS, stored, self.bounds, lost)
+                judged = judge_queue((topic, queue_id), NO_UNITS, stored, self.bounds, lost)
                 is_left = self.bounds.is_open
                 wrong = [each for each in judged.first if not (is_left and each.kind is FindingKind.UNIT_AFTER_END)]
                 if wrong:

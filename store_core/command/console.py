@@ -23,7 +23,6 @@ from store_core.store.parts import PartsDone, Step
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import tzinfo
-    from types import TracebackType
 
     from store_core.store.parts import Engine
 
@@ -125,9 +124,7 @@ class PartsProgress:
         self._show(f"{self._name}: {_STEPS[Step.RUN]}")
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Clear the line, after ^C as well."""
         if self._line is not None:
             self._line.close()

@@ -320,7 +320,7 @@ class RebuildJob:
             yield from writers.finish()
             with StoredQueues(self.stored_root or self.store_root, self.rules.queue_rules) as stored:
                 for name, writer in writers.writers.items():
-                    yield judge_queue(*name, writer.side(bounds.min_offset), stored, bounds, lost)
+                    yield judge_queue(name, writer.side(bounds.min_offset), stored, bounds, lost)
 
 
 def _payloads(runs: Iterable[_KeyedRun]) -> Iterator[bytes]:

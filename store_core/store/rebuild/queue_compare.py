@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
@@ -15,7 +15,7 @@ from store_core.files.names import CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS, ConsumeQueueExt
 from store_core.queue.queue_path import QueueRules, is_light, queue_path
 from store_core.snapshot.queues import FileQueue, Queues
-from store_core.snapshot.units import QueueKind, Units
+from store_core.snapshot.units import QueueKind, QueueName, Units
 from store_core.store.rebuild.findings import Finding, FindingKind
 
 if TYPE_CHECKING:
@@ -81,37 +81,34 @@ class StoredQueues:
         """Return topic and id of the queues."""
         return set(self._queues.names())
 
-    def units(self, topic: str, queue_id: int) -> Iterator[Units]:
-        """Yield the units of a queue, in its order; `SegmentLayoutError` if the release would not load it."""
-        queue = self._queues.get(topic, queue_id) if self._is_in_database(topic) else None
-        if queue is not None:
-            yield from queue.units(0, _NOWHERE)
-        else:
-            kind = QueueKind.BATCH if topic in self._rules.batch_topics else QueueKind.SIMPLE
-            yield from FileQueue((topic, queue_id), kind, self._root, _FILES).loaded(self._rules)
-
-    def place(self, topic: str, queue_id: int) -> str:
+    def place(self, name: QueueName) -> str:
         """Return where findings of a queue are said to be."""
+        topic, queue_id = name
         return f"{self._root}/{CONSUME_QUEUE}/{topic}/{queue_id}"
+
+    def side(self, name: QueueName, min_offset: int) -> Side:
+        """Return the units that point at or after an offset of the log; those of a batch queue count messages.
+
+        Raises `SegmentLayoutError`: If the release would not load the queue.
+        """
+        topic, rules = name[0], self._rules
+        kind = QueueKind.BATCH if topic in rules.batch_topics else QueueKind.SIMPLE
+        is_in_database = self._is_in_database(topic)
+        queue = self._queues.get(*name) if is_in_database else None
+        files = FileQueue(name, kind, self._root, _FILES)
+        stored = files.loaded(rules) if queue is None else queue.units(0, _NOWHERE)
+        sides = [NO_UNITS, *(_live(units, min_offset) for units in stored)]
+        side = Side(*(np.concatenate(columns) for columns in zip(*sides, strict=True)))
+        has_ext = rules.is_ext_enabled and kind is QueueKind.SIMPLE and not is_in_database
+        return self._expanded(side, name) if has_ext else side
 
     def _is_in_database(self, topic: str) -> bool:
         queues = self._queues
         return queues.database is not None or (is_light(topic) and queues.light_database is not None)
 
-    def side(self, topic: str, queue_id: int, min_offset: int) -> Side:
-        """Return the units that point at or after an offset of the log; those of a batch queue count messages."""
-        sides = [NO_UNITS]
-        sides += [_live(units, min_offset) for units in self.units(topic, queue_id)]
-        side = Side(*(np.concatenate(columns) for columns in zip(*sides, strict=True)))
-        has_ext = self._rules.is_ext_enabled and self._is_simple(topic)
-        return self._expanded(side, topic, queue_id) if has_ext else side
-
-    def _is_simple(self, topic: str) -> bool:
-        return not self._is_in_database(topic) and topic not in self._rules.batch_topics
-
-    def _expanded(self, side: Side, topic: str, queue_id: int) -> Side:
+    def _expanded(self, side: Side, name: QueueName) -> Side:
         """Take values that are in an extension from there, as their addresses may differ."""
-        directory = queue_path(self._root / CONSUME_QUEUE_EXT, topic, queue_id)
+        directory = queue_path(self._root / CONSUME_QUEUE_EXT, *name)
         ext = ConsumeQueueExt(directory, self._rules, _FILES, writable=False)
         try:
             ext.load()
@@ -167,30 +164,27 @@ class LogBounds(NamedTuple):
         return (tails[0].begin, tails[-1].end) if tails else (0, 0)
 
 
-def judge_queue(  # noqa: PLR0913 -- the two sides, and what is known of the log
-    topic: str,
-    queue_id: int,
-    ours: Side,
-    stored: StoredQueues,
-    bounds: LogBounds,
-    lost: LostBytes | None = None,
+def judge_queue(
+    name: QueueName, ours: Side, stored: StoredQueues, bounds: LogBounds, lost: LostBytes | None = None
 ) -> QueueJudgement:
     """Judge each unit of a queue by those that the log gives it; units below the log's start are ignored.
 
     A unit whose record is damaged now was right, so its place in the queue does not count.
     """
+    judged, place = QueueJudgement(*name, digest_of(ours)), stored.place(name)
     try:
-        theirs = stored.side(topic, queue_id, bounds.min_offset)
+        theirs = stored.side(name, bounds.min_offset)
     except (SegmentLayoutError, OSError) as error:
-        return unreadable_queue(topic, queue_id, ours, stored.place(topic, queue_id), str(error))
+        kind, expected = FindingKind.QUEUE_UNREADABLE, "files that the release loads"
+        finding = Finding(kind, place, *name, expected=expected, found=str(error))
+        least = int(ours.units["physical_offset"].min()) if len(ours.indexes) else -1
+        return replace(judged, counts=((kind, 1),), first=(finding,), missing_from=least)
     due = ours
     if bounds.moment is not None:  # a live store may have newer units than were read, and not yet have the last ones
         theirs = theirs.chosen(bounds.moment.judges(theirs.units["physical_offset"]))
         is_due = ours.units["physical_offset"] < bounds.moment.dispatched
         due = ours if is_due.all() else ours.chosen(is_due | np.isin(ours.indexes, theirs.indexes))
-    sides = _undamaged(due, theirs, lost, bounds.torn)
-    place = stored.place(topic, queue_id)
-    return judge_units(topic, queue_id, *sides, bounds.log_end, place, digest_of(ours))
+    return _judge_units(judged, place, *_undamaged(due, theirs, lost, bounds.torn), bounds.log_end)
 
 
 def _undamaged(ours: Side, theirs: Side, lost: LostBytes | None, torn: tuple[int, int]) -> tuple[Side, Side]:
@@ -216,63 +210,52 @@ class QueueJudgement:
 
     topic: str
     queue_id: int
-    counts: tuple[tuple[FindingKind, int], ...]  # wrong units by kind, of those kinds that there are
-    first: tuple[Finding, ...]  # the first of each kind, in order of the queue
-    missing_from: int  # least physical offset of a record without its unit; -1 if there is none
-    reaches: int  # greatest physical offset of a unit that is right; -1 if there is none
     digest: str
     """SHA-256 of the units as the log has them, in hexadecimal digits: of their queue offsets (64 bits each, least byte
     first), then of physical offset, size, tags code and number of messages of each."""
+    counts: tuple[tuple[FindingKind, int], ...] = ()  # wrong units by kind, of those kinds that there are
+    first: tuple[Finding, ...] = ()  # the first of each kind, in order of the queue
+    missing_from: int = -1  # least physical offset of a record without its unit; -1 if there is none
+    reaches: int = -1  # greatest physical offset of a unit that is right; -1 if there is none
     missing_behind: int = 0  # how many records without their units come after that of the last unit that is right
     missing_behind_from: int = -1  # least physical offset of these; -1 if there is none
 
 
-def unreadable_queue(topic: str, queue_id: int, ours: Side, place: str, problem: str) -> QueueJudgement:
-    """Return the judgement on a queue that can't be read."""
-    kind, expected = FindingKind.QUEUE_UNREADABLE, "files that the release loads"
-    finding = Finding(kind, place, topic, queue_id, expected=expected, found=problem)
-    least = int(ours.units["physical_offset"].min(initial=2**63 - 1)) if len(ours.indexes) else -1
-    return QueueJudgement(topic, queue_id, ((kind, 1),), (finding,), least, -1, digest_of(ours))
-
-
-def judge_units(  # noqa: PLR0913 -- the queue, the two sides, and what is known of the log
-    topic: str, queue_id: int, ours: Side, theirs: Side, log_end: int, place: str, digest: str
-) -> QueueJudgement:
+def _judge_units(judged: QueueJudgement, place: str, ours: Side, theirs: Side, log_end: int) -> QueueJudgement:
     """Judge each unit of a store's queue.
 
+    * `place`: Of the findings.
     * `ours`, `theirs`: The units derived from the log, and those of the store, both by ascending place.
     * `log_end`: Physical offset where the log ends.
-    * `place`, `digest`: Those of its findings, and of the judgement.
     """
     if np.array_equal(ours.indexes, theirs.indexes) and np.array_equal(ours.units, theirs.units):
         reaches = int(ours.units["physical_offset"].max(initial=-1))
-        return QueueJudgement(topic, queue_id, (), (), -1, reaches, digest)
+        return replace(judged, reaches=reaches)
     _, mine, other = np.intersect1d(ours.indexes, theirs.indexes, return_indices=True)
     is_right = ours.units[mine] == theirs.units[other]
     right = mine[is_right]
     found = list(_findings(ours, theirs, (mine[~is_right], other[~is_right]), right, log_end))
     missing = _missing(ours, theirs, found)
-    found.append((FindingKind.UNIT_MISSING, ours, missing, None))
+    found.append((FindingKind.UNIT_MISSING, ours, missing, ""))
     counts = tuple((kind, len(places)) for kind, _, places, _ in found if len(places))
     places_of_missing = ours.units["physical_offset"][missing]
     reaches = int(ours.units["physical_offset"][right].max(initial=-1))
     behind = places_of_missing[places_of_missing > reaches]
-    first = [each._replace(where=place, topic=topic, queue_id=queue_id) for group in found for each in _first(*group)]
-    return QueueJudgement(
-        topic,
-        queue_id,
-        counts,
-        tuple(sorted(first, key=lambda each: each.queue_offset or 0)),
-        int(places_of_missing.min()) if len(missing) else -1,
-        reaches,
-        digest,
-        len(behind),
-        int(behind.min()) if len(behind) else -1,
+    queue = (place, judged.topic, judged.queue_id)
+    first = [each for group in found for each in _first(queue, *group)]
+    return replace(
+        judged,
+        counts=counts,
+        first=tuple(sorted(first, key=lambda each: each.queue_offset or 0)),
+        missing_from=int(places_of_missing.min()) if len(missing) else -1,
+        reaches=reaches,
+        missing_behind=len(behind),
+        missing_behind_from=int(behind.min()) if len(behind) else -1,
     )
 
 
-_Group = tuple[FindingKind, "Side", "npt.NDArray[np.int64]", "dict[int, int] | None"]
-"""A kind, the side that shows it, the places of its units there, and for each place the one on the other side."""
+_Group = tuple[FindingKind, "Side", "npt.NDArray[np.int64]", str]
+"""A kind, the side that shows it, the places of its units there, and what was expected, but for missing ones."""
 
 
 def _findings(
@@ -284,39 +267,27 @@ def _findings(
 ) -> Iterator[_Group]:
     """Sort the units that differ, and those at places that the log does not have, by what is wrong with them."""
     mine, other = differing
-    known = _Known(ours, right, log_end)
+    records = ours.units["physical_offset"]
+
+    def split(places: npt.NDArray[np.int64], otherwise: FindingKind, expected: str) -> Iterator[_Group]:
+        """Tell by where a unit points whose unit it is."""
+        offsets = theirs.units["physical_offset"][places]
+        is_duplicate, is_record = np.isin(offsets, records[right]), np.isin(offsets, records)
+        is_after = offsets >= log_end
+        yield FindingKind.UNIT_DUPLICATE, theirs, places[is_duplicate], expected
+        yield FindingKind.UNIT_SHIFTED, theirs, places[is_record & ~is_duplicate], expected
+        yield FindingKind.UNIT_AFTER_END, theirs, places[is_after & ~is_record], expected
+        yield otherwise, theirs, places[~is_after & ~is_record], expected
+
     is_same_record = ours.units["physical_offset"][mine] == theirs.units["physical_offset"][other]
     is_size = ours.units["size"][mine] != theirs.units["size"][other]
     is_size |= ours.units["count"][mine] != theirs.units["count"][other]
-    pairs = dict(zip(other.tolist(), mine.tolist(), strict=True))
-    yield FindingKind.UNIT_WRONG_SIZE, theirs, other[is_same_record & is_size], pairs
-    yield FindingKind.UNIT_WRONG_TAGS_CODE, theirs, other[is_same_record & ~is_size], pairs
-    elsewhere = other[~is_same_record]
-    for kind, mask in known.split(theirs.units["physical_offset"][elsewhere], FindingKind.UNIT_WRONG_PLACE):
-        yield kind, theirs, elsewhere[mask], pairs
+    for_place = "the unit of the record that the log has for this place"
+    yield FindingKind.UNIT_WRONG_SIZE, theirs, other[is_same_record & is_size], for_place
+    yield FindingKind.UNIT_WRONG_TAGS_CODE, theirs, other[is_same_record & ~is_size], for_place
+    yield from split(other[~is_same_record], FindingKind.UNIT_WRONG_PLACE, for_place)
     surplus = np.flatnonzero(~np.isin(theirs.indexes, ours.indexes))
-    for kind, mask in known.split(theirs.units["physical_offset"][surplus], FindingKind.UNIT_EXTRA):
-        yield kind, theirs, surplus[mask], None
-
-
-class _Known:
-    """Tells by where a unit points whose unit it is."""
-
-    def __init__(self, ours: Side, right: npt.NDArray[np.int64], log_end: int) -> None:
-        self._records = ours.units["physical_offset"]
-        self._right = self._records[right]
-        self._log_end = log_end
-
-    def split(
-        self, offsets: npt.NDArray[np.int64], otherwise: FindingKind
-    ) -> Iterator[tuple[FindingKind, npt.NDArray[np.bool_]]]:
-        is_duplicate = np.isin(offsets, self._right)
-        is_record = np.isin(offsets, self._records)
-        is_after = offsets >= self._log_end
-        yield FindingKind.UNIT_DUPLICATE, is_duplicate
-        yield FindingKind.UNIT_SHIFTED, is_record & ~is_duplicate
-        yield FindingKind.UNIT_AFTER_END, is_after & ~is_record
-        yield otherwise, ~is_after & ~is_record
+    yield from split(surplus, FindingKind.UNIT_EXTRA, "no unit here")
 
 
 def _missing(ours: Side, theirs: Side, found: list[_Group]) -> npt.NDArray[np.int64]:
@@ -333,17 +304,20 @@ def _missing(ours: Side, theirs: Side, found: list[_Group]) -> npt.NDArray[np.in
 
 
 def _first(
-    kind: FindingKind, side: Side, places: npt.NDArray[np.int64], pairs: dict[int, int] | None
+    queue: tuple[str, str, int],
+    kind: FindingKind,
+    side: Side,
+    places: npt.NDArray[np.int64],
+    expected: str,
 ) -> Iterator[Finding]:
-    """Yield the first findings of a group, without the queue."""
+    """Yield the first findings of a group in a queue: its place, topic and id."""
     for place in places[:_KEPT].tolist():
         unit = _shown(side, place)
         offset, physical = int(side.indexes[place]), int(side.units["physical_offset"][place])
         if kind is FindingKind.UNIT_MISSING:
-            yield Finding(kind, "", None, None, offset, physical, None, unit, "no unit")
+            yield Finding(kind, *queue, offset, physical, None, unit, "no unit")
         else:
-            expected = "no unit here" if pairs is None else "the unit of the record that the log has for this place"
-            yield Finding(kind, "", None, None, offset, physical, None, expected, unit)
+            yield Finding(kind, *queue, offset, physical, None, expected, unit)
 
 
 def _shown(side: Side, place: int) -> str:

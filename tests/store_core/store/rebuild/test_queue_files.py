@@ -58,7 +58,7 @@ def test_what_is_kept_in_memory_is_what_is_loaded_from_the_files(
     assert kept.finish() == written.finish()
     with StoredQueues(root, rules) as stored:
         for name, writer in kept.writers.items():
-            expected, found = stored.side(*name, min_offset), writer.side(min_offset)
+            expected, found = stored.side(name, min_offset), writer.side(min_offset)
             assert expected.indexes.tolist() == found.indexes.tolist()
             assert expected.units.tolist() == found.units.tolist()
 
