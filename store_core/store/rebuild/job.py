@@ -274,17 +274,18 @@ class RebuildJob:
             if kind == RunKind.OUTCOME:
                 yield from _outcomes(group)
             elif kind == RunKind.QUEUES:
-                writers = self._writers(root, budget)
-                for chunk in _chunks(_units_of(group)):
-                    writers.put(chunk)
-                yield from writers.finish()
+                yield from self._written(group, root, budget).finish()
             elif self.splits_index:
                 yield from self._split_index([run for _, run in group if isinstance(run, SpilledRun)], root)
             else:
                 yield self._write_index(_payloads(group), root)
 
-    def _writers(self, root: Path | None, budget: FillBudget | None) -> QueueWriters:
-        return QueueWriters(self.rules, QueuePlace(self.store_root, root, DeferredSyncFileSystem()), budget)
+    def _written(self, runs: Iterable[_KeyedRun], root: Path | None, budget: FillBudget | None) -> QueueWriters:
+        """Put the units of runs into their queues, below a directory or, without one, in memory."""
+        writers = QueueWriters(self.rules, QueuePlace(self.store_root, root, DeferredSyncFileSystem()), budget)
+        for chunk in _chunks(QueueUnits.of_table(unpacked(data)) for data in _payloads(runs)):
+            writers.put(chunk)
+        return writers
 
     def _write_index(self, payloads: Iterable[bytes], root: Path) -> IndexReport:
         rules = self.rules.queue_rules
@@ -314,9 +315,7 @@ class RebuildJob:
             if kind == RunKind.OUTCOME:
                 yield from _outcomes(group)
                 continue
-            writers = self._writers(None, budget)
-            for chunk in _chunks(_units_of(group)):
-                writers.put(chunk)
+            writers = self._written(group, None, budget)
             yield from writers.finish()
             with StoredQueues(self.stored_root or self.store_root, self.rules.queue_rules) as stored:
                 for name, writer in writers.writers.items():
@@ -325,10 +324,6 @@ class RebuildJob:
 
 def _payloads(runs: Iterable[_KeyedRun]) -> Iterator[bytes]:
     return (run for _, run in runs if isinstance(run, bytes))
-
-
-def _units_of(runs: Iterable[_KeyedRun]) -> Iterator[QueueUnits]:
-    return (QueueUnits.of_table(unpacked(data)) for data in _payloads(runs))
 
 
 def _chunks(pieces: Iterable[QueueUnits]) -> Iterator[QueueUnits]:

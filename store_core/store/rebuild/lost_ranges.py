@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
-    from store_core.queue.consume_queue.consume_queue import PutUnits
     from store_core.queue.consume_queue_unit import CqUnit
 
 
@@ -162,7 +161,6 @@ class LostBytes:
         return int(self._starts[max(number - 1, 0)]) if self._starts.size else 0
 
 
-_KEPT: Final = 100
 _FREE_UNITS: Final = 1 << 20
 
 
@@ -196,68 +194,3 @@ class FillBudget:
             return False
         self._left -= count
         return True
-
-
-class FilledQueue(Protocol):
-    """A queue that is being written: its newest unit, and the index after it."""
-
-    last: CqUnit | None
-    max_offset: int
-
-    def repeat(self, stand_in: StandIn, count: int) -> None:
-        """Append a unit a number of times."""
-
-
-class GapFiller:
-    """Writes stand-ins into one queue wherever damage explains missing queue offsets.
-
-    * `count`: Number of missing queue offsets.
-    * `first`: The first ranges of these.
-    """
-
-    def __init__(self, queue: FilledQueue, budget: FillBudget) -> None:
-        self.count = 0
-        self.first: list[MissingOffsets] = []
-        self._queue = queue
-        self._budget = budget
-
-    def places(self, units: PutUnits, start: int, stop: int) -> list[int]:
-        """Find the units of a range before which queue offsets are missing, with lost bytes between the records."""
-        last, lost = self._queue.last, self._budget.lost
-        position = lost.log_start if last is None else last.physical_offset
-        positions = units.units["physical_offset"][start:stop].astype(np.int64)
-        offsets = np.concatenate(([self._queue.max_offset - 1], units.queue_offset[start:stop]))
-        before = np.concatenate(([position], positions[:-1]))
-        is_jump = np.diff(offsets) > 1
-        found: list[int] = (np.flatnonzero(is_jump & (lost.between(before, positions) > 0)) + start).tolist()
-        return found
-
-    def bridge(self, queue_offset: int, physical_offset: int) -> bool:
-        """Fill the queue up to an index, if lost bytes explain that it ends earlier.
-
-        * `queue_offset`, `physical_offset`: Offsets of the next record.
-
-        Returns: Whether the record's unit will be at its own index; if not, nothing was written.
-        """
-        last, lost = self._queue.last, self._budget.lost
-        first = self._queue.max_offset
-        count = queue_offset - first
-        begin = lost.log_start if last is None else last.physical_offset
-        bytes_lost = int(lost.between(np.array([begin]), np.array([physical_offset]))[0])
-        if not 0 < count <= bytes_lost // MIN_RECORD_SIZE:
-            return False
-        if last is None:  # the queue begins with the record; earlier offsets existed only if the log is whole
-            if not lost.log_start:
-                self._note(first, queue_offset, "below")
-            return True
-        if not self._budget.take(count):
-            return False
-        stand_in = StandIn.between(last, lost.segment_start(physical_offset))
-        self._queue.repeat(stand_in, count)
-        self._note(first, queue_offset, "repeated" if stand_in.is_copy else "skipped")
-        return True
-
-    def _note(self, first: int, end: int, stand_in: str) -> None:
-        self.count += end - first
-        if len(self.first) < _KEPT:
-            self.first.append(MissingOffsets(first, end - 1, stand_in))

@@ -19,6 +19,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import FileSystem, write_all
 from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, QUEUE_KINDS
 from store_core.files.segment_file import file_name_of
+from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits, QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
@@ -35,7 +36,7 @@ from store_core.queue.consume_queue_unit import (
 )
 from store_core.queue.queue_assignment import RefusedUnit, index_limit
 from store_core.queue.queue_path import queue_path
-from store_core.store.rebuild.lost_ranges import FillBudget, GapFiller, MissingOffsets, StandIn
+from store_core.store.rebuild.lost_ranges import FillBudget, LostBytes, MissingOffsets, StandIn
 from store_core.store.rebuild.queue_compare import NO_UNITS, Side, plain_columns
 
 if TYPE_CHECKING:
@@ -128,6 +129,7 @@ class UnitGaps:
 
 
 _REFUSED_KEPT: Final = 100
+_MISSING_KEPT: Final = 100
 _CHUNK: Final = 1 << 16
 _FILES_RECOVERED: Final = 3
 """How many of a queue's last files a broker checks when it loads them."""
@@ -342,7 +344,9 @@ class SimpleQueueWriter(QueueWriter):
         super().__init__(name, rules, place, size)
         self._limit = index_limit(rules.queue_rules)
         self._gaps = UnitGaps(self.max_offset or None)
-        self._filler = None if budget is None else GapFiller(self, budget)
+        self._budget = budget
+        self._missing_count = 0
+        self._missing: list[MissingOffsets] = []
 
     def _opened(self, directory: Path) -> ConsumeQueue:
         return ConsumeQueue(*self._name, directory, self._services, self._ext)
@@ -352,13 +356,8 @@ class SimpleQueueWriter(QueueWriter):
         self.last = queue.last_unit if isinstance(queue, ConsumeQueue) else None
 
     def _put(self, units: UnitRows, stored: PutUnits, start: int, stop: int) -> None:
-        places = [] if self._filler is None else self._filler.places(stored, start, stop)
-        for place in places:
-            self._put_between(units, stored, start, place)
-            index, position = int(stored.queue_offset[place]), int(units.physical_offset[place])
-            if self._filler is not None and self._filler.bridge(index, position):
-                self._gaps.expect(index)
-            start = place
+        if self._budget is not None:
+            start = self._put_across_damage(self._budget, units, stored, start, stop)
         self._put_between(units, stored, start, stop)
 
     def _put_between(self, units: UnitRows, stored: PutUnits, start: int, stop: int) -> None:
@@ -403,7 +402,7 @@ class SimpleQueueWriter(QueueWriter):
         self._append(self.max_offset, stored.units[start:stop])
         self.covered = int(stored.covers[stop - 1])
         self.max_offset += stop - start
-        if self._filler is not None:
+        if self._budget is not None:
             self.last = CqUnit.of(stored.units, stop - 1, self.max_offset - 1)
         return stop - start
 
@@ -416,7 +415,58 @@ class SimpleQueueWriter(QueueWriter):
         if self._files is not None and blanks:
             self._files.append(pre_blank(blanks).view(np.uint8).data)
 
-    def repeat(self, stand_in: StandIn, count: int) -> None:
+    # ---- across damage
+
+    def _put_across_damage(self, budget: FillBudget, units: UnitRows, stored: PutUnits, start: int, stop: int) -> int:
+        """Put units, and stand-ins wherever damage explains missing queue offsets; return where the rest begins."""
+        for place in self._places_behind_damage(budget.lost, stored, start, stop):
+            self._put_between(units, stored, start, place)
+            index = int(stored.queue_offset[place])
+            if self._bridge(budget, index, int(units.physical_offset[place])):
+                self._gaps.expect(index)
+            start = place
+        return start
+
+    def _places_behind_damage(self, lost: LostBytes, units: PutUnits, start: int, stop: int) -> list[int]:
+        """Find the units of a range before which queue offsets are missing, with lost bytes between the records."""
+        position = lost.log_start if self.last is None else self.last.physical_offset
+        positions = units.units["physical_offset"][start:stop].astype(np.int64)
+        offsets = np.concatenate(([self.max_offset - 1], units.queue_offset[start:stop]))
+        before = np.concatenate(([position], positions[:-1]))
+        is_jump = np.diff(offsets) > 1
+        found: list[int] = (np.flatnonzero(is_jump & (lost.between(before, positions) > 0)) + start).tolist()
+        return found
+
+    def _bridge(self, budget: FillBudget, queue_offset: int, physical_offset: int) -> bool:
+        """Fill the queue up to an index, if lost bytes explain that it ends earlier.
+
+        * `queue_offset`, `physical_offset`: Offsets of the next record.
+
+        Returns: Whether the record's unit will be at its own index; if not, nothing was written.
+        """
+        last, lost, first = self.last, budget.lost, self.max_offset
+        count = queue_offset - first
+        begin = lost.log_start if last is None else last.physical_offset
+        bytes_lost = int(lost.between(np.array([begin]), np.array([physical_offset]))[0])
+        if not 0 < count <= bytes_lost // MIN_RECORD_SIZE:
+            return False
+        if last is None:  # the queue begins with the record; earlier offsets existed only if the log is whole
+            if not lost.log_start:
+                self._note_missing(first, queue_offset, "below")
+            return True
+        if not budget.take(count):
+            return False
+        stand_in = StandIn.between(last, lost.segment_start(physical_offset))
+        self._repeat(stand_in, count)
+        self._note_missing(first, queue_offset, "repeated" if stand_in.is_copy else "skipped")
+        return True
+
+    def _note_missing(self, first: int, end: int, stand_in: str) -> None:
+        self._missing_count += end - first
+        if len(self._missing) < _MISSING_KEPT:
+            self._missing.append(MissingOffsets(first, end - 1, stand_in))
+
+    def _repeat(self, stand_in: StandIn, count: int) -> None:
         """Append a unit a number of times, however much it covers of the log."""
         unit = np.array([stand_in[:3]], UNIT_DTYPE)
         while count:
@@ -433,9 +483,7 @@ class SimpleQueueWriter(QueueWriter):
         return super().finish()
 
     def _doubts(self) -> tuple[int, tuple[UnitGap, ...], int, tuple[MissingOffsets, ...]]:
-        filler = self._filler
-        missing = (0, ()) if filler is None else (filler.count, tuple(filler.first))
-        return self._gaps.count, tuple(self._gaps.first), *missing
+        return self._gaps.count, tuple(self._gaps.first), self._missing_count, tuple(self._missing)
 
     def _compared(self, indexes: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> Side:
         return Side(indexes, plain_columns(units))

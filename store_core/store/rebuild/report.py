@@ -16,7 +16,7 @@ from store_core.snapshot.queues import Queues
 from store_core.store.read.ranges import Check, Coverage
 from store_core.store.read.read_messages import hint_of, stored_topics
 from store_core.store.rebuild.index_files import NO_DIFFERENCES, IndexDifferences
-from store_core.store.rebuild.segment_part import NO_LIGHT_RECORDS, LightRecords, SegmentOutcome, read_end
+from store_core.store.rebuild.segment_part import NO_LIGHT_RECORDS, LightRecords, SegmentOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
@@ -91,8 +91,9 @@ class RebuildReport:
 
     @property
     def read_end_offset(self) -> int:
-        """Physical offset one past the last record included here."""
-        return read_end(self.outcomes)
+        """Physical offset one past the last record included here; the log's start if there is none."""
+        first = self.outcomes[0].start_offset if self.outcomes else 0
+        return next((found.end_offset for found in reversed(self.outcomes) if found.records), first)
 
     @property
     def last_store_timestamp(self) -> int:

@@ -265,12 +265,6 @@ def _joined(first: SegmentOutcome, second: SegmentOutcome) -> SegmentOutcome:
     )
 
 
-def read_end(outcomes: Sequence[SegmentOutcome]) -> int:
-    """Return the physical offset one past the last record read; the log's start if there is none."""
-    first = outcomes[0].start_offset if outcomes else 0
-    return next((found.end_offset for found in reversed(outcomes) if found.records), first)
-
-
 def arrives_at(outcomes: Sequence[SegmentOutcome], end: int) -> bool:
     """Return whether the chain of sound records that was read leads to a physical offset, and no further."""
     last = next((found for found in reversed(outcomes) if found.records), None)
