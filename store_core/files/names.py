@@ -35,6 +35,9 @@ CONFIG_DIRECTORY: Final = "config"
 TIMER_CHECK_FILE: Final = "timercheck"
 """File in it that says how far timers were delivered."""
 
+SCHEME: Final = "[A-Za-z][A-Za-z0-9+.-]+"
+"""What a URL begins with, as a pattern: two characters or more."""
+
 NAME_RULE: Final = "a segment's name is its start offset, in 20 digits or more"
 LAST_OFFSET: Final = 2**63 - 1
 
@@ -69,8 +72,6 @@ _UNPACKED_BY: Final = {
 def archive_codec(name: str) -> tuple[str | None] | None:
     """Return the codec of an archive by the end of its name, None for a plain one; None for other files.
 
-    Examples
-    --------
     >>> archive_codec("store.tar"), archive_codec("store.tar.zst"), archive_codec("store.zip")
     ((None,), ('zstd',), None)
     """

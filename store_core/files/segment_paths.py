@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 LOG_OPTION: Final = "option storePathCommitLog (--store-path-commit-log)"
 
 
-def none_full() -> Collection[Path]:
-    """Return no directory: what is full is only asked where segments are made."""
+def _none_full() -> Collection[Path]:
     return ()
 
 
@@ -36,25 +35,20 @@ class SegmentPaths:
     paths: tuple[Path, ...]  # directories that take new files
     read_only_paths: tuple[Path, ...] = ()
     """Directories whose files are loaded, but that get no new ones (``readOnlyCommitLogStorePaths``)."""
-    full_paths: Callable[[], Collection[Path]] = none_full
+    full_paths: Callable[[], Collection[Path]] = _none_full
     """Returns the directories that are currently too full for a new file (``diskSpaceCleanForciblyRatio``)."""
     note: str = ""  # what readers are told of the choice of these; empty if there is nothing to tell
     doubt: str = ""
     """Why nothing is written before the caller has said which log is meant; empty if that is beyond doubt."""
 
     @classmethod
-    def parse(
-        cls,
-        paths: str,
-        read_only_paths: str = "",
-        full_paths: Callable[[], Collection[Path]] = none_full,
-    ) -> Self:
+    def parse(cls, paths: str, read_only_paths: str = "") -> Self:
         """Parse ``storePathCommitLog`` and ``readOnlyCommitLogStorePaths``.
 
         >>> SegmentPaths.parse("/a/commitlog,/b/commitlog").paths
         (PosixPath('/a/commitlog'), PosixPath('/b/commitlog'))
         """
-        return cls(_split(paths), _split(read_only_paths), full_paths)
+        return cls(_split(paths), _split(read_only_paths))
 
     @property
     def all_paths(self) -> tuple[Path, ...]:

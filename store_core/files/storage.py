@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreError, UnsupportedStoreError
 from store_core.files.clock import Clock, SystemClock
+from store_core.files.names import SCHEME
 from store_core.format.words import did_you_mean
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ class Attempts(NamedTuple):
         )
 
 
-_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+)://([^/?]*)([/?]?.*)", re.DOTALL)
+_URL: Final = re.compile(rf"({SCHEME})://([^/?]*)([/?]?.*)", re.DOTALL)
 _MOST_OPEN: Final = 16
 """File systems that a process keeps open, each with its connections."""
 

@@ -39,6 +39,7 @@ from store_core.files.names import (
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
     INDEX_DIRECTORY,
+    SCHEME,
     archive_codec,
     archive_error,
     packed_error,
@@ -366,7 +367,7 @@ _BEFORE_LOG: Final = frozenset({CONFIG_DIRECTORY, INDEX_DIRECTORY, "abort", "abo
 """Entries that a store may have before its log; other directories have such names, too, so they identify no root."""
 
 _SEGMENT: Final = re.compile(r"[0-9]{20,}")
-_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:")
+_SCHEME: Final = re.compile(f"{SCHEME}:")
 """What is left of a URL's scheme in a path, which has only one slash after it."""
 
 

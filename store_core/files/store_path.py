@@ -15,7 +15,7 @@ from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import access_error
 from store_core.files.file_system import FileSystem, OsFileSystem, names_in
-from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, NAME_RULE, is_archive
+from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, NAME_RULE, SCHEME, is_archive
 from store_core.files.segment_paths import LOG_OPTION, SegmentPaths
 from store_core.files.storage import NO_SETTINGS, StorageSettings, parse_url
 from store_core.files.store_kind import check_is_no_url, dledger_logs, has_queues, is_root, path_exists, root_of_member
@@ -182,7 +182,7 @@ def roots_to_lock(root: Path) -> tuple[Path, ...]:
 StorePaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """One path, or several that form one log together."""
 
-_URL: Final = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_URL: Final = re.compile(f"({SCHEME}):/")
 _FILE_URL: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/.*)", re.DOTALL | re.IGNORECASE)
 _MULTI_PATH_SPLITTER: Final = ","
 _MOST_TOLD: Final = 3

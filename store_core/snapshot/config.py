@@ -233,8 +233,6 @@ _BROADCAST: Final = "@broadcast"
 def topic_and_group(key: str) -> tuple[str, str] | None:
     """Split ``topic@group``; None if Java's ``split`` does not return exactly these two.
 
-    Examples
-    --------
     >>> topic_and_group("orders@billing"), topic_and_group("orders@"), topic_and_group("a@b@c")
     (('orders', 'billing'), None, None)
     """

@@ -146,8 +146,6 @@ def parse_config(data: bytes, file: str, features: ReleaseRules | None = None) -
     * `file`: Its name, for errors.
     * `features`: Of the release that reads it. Without it a file is read that the library of any release takes.
 
-    Examples
-    --------
     >>> parse_config(b'{"offsetTable":{"orders@billing":{0:5,1:7}}}', "consumerOffset.json")
     {'offsetTable': {'orders@billing': {0: 5, 1: 7}}}
     >>> parse_config(b"{'offsetTable':{'orders@billing':{0:5,}}}" + bytes(9), "consumerOffset.json")

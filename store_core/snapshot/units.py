@@ -115,9 +115,6 @@ def compare(committed: int, bounds: QueueBounds | None, then: QueueBounds | None
     * `bounds`: The queue now.
     * `then`: The queue as it was; None for now. What was committed since counts as consumed.
 
-    Examples
-    --------
-    >>> from store_core.snapshot.units import QueueBounds
     >>> compare(7, QueueBounds(5, 9))
     Comparison(min_offset=5, max_offset=9, behind=2, state='ok')
     >>> compare(2, QueueBounds(5, 9)).behind, compare(12, QueueBounds(5, 9)).behind

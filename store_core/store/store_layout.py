@@ -14,7 +14,7 @@ from store_core.errors import InvalidOptionError, StoreNotFoundError, Unsupporte
 from store_core.files.access import explained_access
 from store_core.files.file_system import FileSystem, OsFileSystem, names_in
 from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, start_offset_of
-from store_core.files.segment_paths import SegmentPaths, none_full
+from store_core.files.segment_paths import SegmentPaths
 from store_core.files.store_kind import (
     MEMBER_PREFIX,
     StoreUse,
@@ -94,20 +94,13 @@ def check_nothing_else(
     )
 
 
-def log_paths(
-    root: Path,
-    config: MessageStoreConfig,
-    file_system: FileSystem,
-    full_paths: Callable[[], Collection[Path]] = none_full,
-) -> SegmentPaths:
+def log_paths(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> SegmentPaths:
     """Return where a store's log is, by the configuration and by what is there; see `meant_log`.
 
     Commas separate directories in the configuration alone. RocketMQ also splits a root that has one.
-
-    * `full_paths`: Returns the directories that currently get no new segments: `DiskSpace.full_paths`.
     """
     given = config.store_path_commit_log
-    configured = SegmentPaths.parse(given or "", config.read_only_commit_log_store_paths or "", full_paths)
+    configured = SegmentPaths.parse(given or "", config.read_only_commit_log_store_paths or "")
     if isinstance(given, ChosenPaths):
         return configured
     return meant_log(root, configured, _broker_root(config), file_system)

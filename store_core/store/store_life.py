@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.files.clock import Clock, SystemClock
@@ -95,7 +95,7 @@ class StoreServices:
         self.checkpoint = StoreCheckpoint(path, file_system, config.release)
         space = disk_space(path, config, file_system)
         log = self.commit_log = CommitLog(
-            log_paths(path, config, file_system, space.full_paths),
+            replace(log_paths(path, config, file_system), full_paths=space.full_paths),
             config,
             file_system,
             clock,

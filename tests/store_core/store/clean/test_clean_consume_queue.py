@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import errno
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -107,7 +107,8 @@ def test_a_round_that_failed_is_done_again(store: Store) -> None:
 def test_both_services_start_and_end_together(tmp_path: Path) -> None:
     config, disk = MessageStoreConfig(), FaultyFileSystem()
     space = disk_space(tmp_path, config, disk)
-    log = CommitLog(log_paths(tmp_path, config, disk, space.full_paths), config, disk, SystemClock())
+    paths = replace(log_paths(tmp_path, config, disk), full_paths=space.full_paths)
+    log = CommitLog(paths, config, disk, SystemClock())
     queues: Any = Store()
     services = CleanServices(config, log, space, queues, queues.index, SystemClock())
     services.start()

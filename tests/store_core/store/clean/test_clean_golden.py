@@ -8,6 +8,7 @@ import json
 import os
 import shutil
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -65,7 +66,8 @@ class Store:
             delete_when=";".join(map(str, range(24))),
         )
         space = disk_space(root, config, disk)
-        self.log = CommitLog(log_paths(root, config, disk, space.full_paths), config, disk, clock)
+        paths = replace(log_paths(root, config, disk), full_paths=space.full_paths)
+        self.log = CommitLog(paths, config, disk, clock)
         self.log.load()
         queue = self.log.mapped_file_queue
         queue.truncate_dirty_files(end_offset)
