@@ -164,15 +164,15 @@ class IndexComparison:
         is_lost = unknown & lost.holds((other >> _HASH_BITS) + self._begin)
         lacking = mine[np.isin(mine, other, assume_unique=True, invert=True)]
         is_unread = self._index.may_have((lacking >> _HASH_BITS) + self._begin)
-        wrong = _Unequal.of(lacking[~is_unread], other[unknown & ~is_lost])
+        wrong = _by_kind(lacking[~is_unread], other[unknown & ~is_lost])
         return IndexDifferences(
             len(ours) - shared,
             len(theirs) - shared,
             len(theirs) - shared - int(other_counts[unknown].sum()),
             int(other_counts[is_lost].sum()),
             int(np.count_nonzero(is_unread)),
-            len(wrong.hashes),
-            tuple(chain.from_iterable(self._first(kind, numbers) for kind, numbers in wrong.by_kind)),
+            len(wrong["hash"]),
+            tuple(chain.from_iterable(self._first(kind, numbers) for kind, numbers in wrong.items())),
         )
 
     def _first(self, kind: str, numbers: npt.NDArray[np.int64]) -> Iterator[IndexDifference]:
@@ -239,25 +239,15 @@ def _cut(
         yield pieces[number][begin - int(ends[number]) : stop - int(ends[number])]
 
 
-class _Unequal(NamedTuple):
-    """Numbers that only one side has: of missing and of extra entries, and of extra ones that stand for a missing one.
+def _by_kind(missing: npt.NDArray[np.int64], extra: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.int64]]:
+    """Return numbers that only one side has by `IndexDifference.kind`.
 
-    These have the physical offset of one, as the n-th extra entry of a record stands for its n-th missing one.
+    The n-th extra entry of a record stands for its n-th missing one, with another hash: then the missing one is left
+    out.
     """
-
-    missing: npt.NDArray[np.int64]
-    extra: npt.NDArray[np.int64]
-    hashes: npt.NDArray[np.int64]
-
-    @classmethod
-    def of(cls, missing: npt.NDArray[np.int64], extra: npt.NDArray[np.int64]) -> _Unequal:
-        mine, other = _ranked(missing >> _HASH_BITS), _ranked(extra >> _HASH_BITS)
-        is_there, stands = np.isin(mine, other, assume_unique=True), np.isin(other, mine, assume_unique=True)
-        return cls(missing[~is_there], extra[~stands], extra[stands])
-
-    @property
-    def by_kind(self) -> Iterator[tuple[str, npt.NDArray[np.int64]]]:
-        yield from zip(("missing", "extra", "hash"), self, strict=True)
+    mine, other = _ranked(missing >> _HASH_BITS), _ranked(extra >> _HASH_BITS)
+    is_there, stands = np.isin(mine, other, assume_unique=True), np.isin(other, mine, assume_unique=True)
+    return {"missing": missing[~is_there], "extra": extra[~stands], "hash": extra[stands]}
 
 
 def _ranked(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -19,9 +19,8 @@ from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
 from store_core.queue.index_service import check_index_sizes
 from store_core.snapshot.log import Log
 from store_core.snapshot.store import store_at
-from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.rebuild.index_files import KeptIndex
-from store_core.store.store_layout import DerivedSizes, check_log_is_certain
+from store_core.store.store_layout import DerivedSizes, check_log_is_certain, config_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -344,8 +343,7 @@ def _rules(store: Path, options: RebuildOptions, found: DerivedSizes, configured
 
 def _queue_rules(store: Path, options: RebuildOptions, found: DerivedSizes, configured: ConfiguredTopics) -> QueueRules:
     """Combine settings from the options, else the broker's configuration, else the existing files."""
-    config = _config(options)
-    rules = config.queue_rules()
+    rules = config_of(options.config, release=cast("Release", options.release)).queue_rules()
     explicit: dict[str, Any] = {
         "consume_queue_file_size": options.consume_queue_file_size,
         "max_hash_slot_num": options.hash_slot_num,
@@ -406,13 +404,6 @@ def _index_assumption(options: RebuildOptions, rules: QueueRules) -> str:
         f"{rules.max_index_num:,} entries are assumed. A broker with others (maxHashSlotNum, maxIndexNum) does not "
         f"find the keys in such files: then give its configuration, or --hash-slot-num and --index-num"
     )
-
-
-def _config(options: RebuildOptions) -> MessageStoreConfig:
-    release = cast("Release", options.release)
-    if options.config is None:
-        return MessageStoreConfig(release=release)
-    return MessageStoreConfig.from_properties(options.config, release=release)
 
 
 def _size(size: int) -> str:
