@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 
 from pyspark_commitlog.engine import SparkEngine
 from store_core.queue.queue_path import QueueRules
-from store_core.store.rebuild.job import Finding, RebuildJob, Run, RunKey, rebuild_by
+from store_core.store.rebuild.job import RebuildJob, Run, RunKey, TaskResult, rebuild_by
 from store_core.store.rebuild.plan import RebuildRules
 from tests.connector.submitting import SETTINGS
 
@@ -42,7 +42,7 @@ class FailingJob(RebuildJob):
     scratch: str = ""
     accidents: tuple[str, ...] = ()
 
-    def gather(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[Finding]:
+    def gather(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[TaskResult]:
         """Write everything, then fail."""
         made = list(super().gather(runs))
         for accident in self.accidents:

@@ -116,11 +116,11 @@ Run: TypeAlias = bytes | SpilledRun | PartOutcome
 
 _KeyedRun: TypeAlias = tuple[RunKey, Run]
 
-Finding: TypeAlias = PartOutcome | QueueReport | IndexReport | IndexSlice | QueueJudgement
+TaskResult: TypeAlias = PartOutcome | QueueReport | IndexReport | IndexSlice | QueueJudgement
 """A result of a task."""
 
 
-class RebuildFindings(NamedTuple):
+class JobResult(NamedTuple):
     """What a job found."""
 
     report: RebuildReport | None
@@ -162,13 +162,13 @@ class RebuildJob:
         """Return the numbers of the parts."""
         return range(len(self.parts))
 
-    def merge(self, findings: Iterable[Finding]) -> RebuildFindings:
+    def merge(self, results: Iterable[TaskResult]) -> JobResult:
         """Make one report of what the tasks found."""
-        listed = list(findings)
+        listed = list(results)
         by_part = sorted((each for each in listed if isinstance(each, PartOutcome)), key=itemgetter(0))
         outcomes = merge_outcomes(self.parts, [outcome for _, outcome in by_part])
         if outcomes is None:
-            return RebuildFindings(None)
+            return JobResult(None)
         queues = (each for each in listed if isinstance(each, QueueReport))
         judged = (each for each in listed if isinstance(each, QueueJudgement))
         report = RebuildReport(
@@ -177,7 +177,7 @@ class RebuildJob:
             next((each for each in listed if isinstance(each, IndexReport)), None),
             judged=tuple(sorted(judged, key=_QUEUE_NAME)),
         )
-        return RebuildFindings(report, tuple(each for each in listed if isinstance(each, IndexSlice)))
+        return JobResult(report, tuple(each for each in listed if isinstance(each, IndexSlice)))
 
     # ---- reading
 
@@ -239,7 +239,7 @@ class RebuildJob:
 
     # ---- writing
 
-    def gather(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[Finding]:
+    def gather(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[TaskResult]:
         """Write the queues and index of runs, which come in key order; yield reports."""
         with RunReader() as reader:
             yield from self._gather((key, run if self._is_left(key) else reader.read(run)) for key, run in runs)
@@ -248,7 +248,7 @@ class RebuildJob:
         """Return whether a run may be left where it is."""
         return self.splits_index and key.kind == RunKind.INDEX
 
-    def _gather(self, runs: Iterable[_KeyedRun]) -> Iterator[Finding]:
+    def _gather(self, runs: Iterable[_KeyedRun]) -> Iterator[TaskResult]:
         grouped = groupby(runs, key=lambda run: run[0].kind == RunKind.LOST)
         lost: list[bytes] = []
         for is_lost, group in grouped:
@@ -258,9 +258,9 @@ class RebuildJob:
                 yield from self._compare_all(group, self.compared, self._budget(lost))
             else:
                 with RebuildAttempt(self.target_root) as attempt:
-                    findings = list(self._write_all(group, attempt.root, self._budget(lost)))
+                    results = list(self._write_all(group, attempt.root, self._budget(lost)))
                     attempt.settle()
-                yield from findings
+                yield from results
 
     def _budget(self, lost: Iterable[bytes]) -> FillBudget | None:
         """Return the fill budget for queue writers, from the runs on damage, which come first."""
@@ -269,7 +269,7 @@ class RebuildJob:
         segments = {part.segment.start_offset: part.segment for part in self.parts}
         return FillBudget(LostBytes(list(segments.values()), lost))
 
-    def _write_all(self, runs: Iterable[_KeyedRun], root: Path, budget: FillBudget | None) -> Iterator[Finding]:
+    def _write_all(self, runs: Iterable[_KeyedRun], root: Path, budget: FillBudget | None) -> Iterator[TaskResult]:
         for kind, group in groupby(runs, key=lambda run: run[0].kind):
             if kind == RunKind.OUTCOME:
                 yield from _outcomes(group)
@@ -309,7 +309,7 @@ class RebuildJob:
 
     def _compare_all(
         self, runs: Iterable[_KeyedRun], bounds: LogBounds, budget: FillBudget | None
-    ) -> Iterator[Finding]:
+    ) -> Iterator[TaskResult]:
         lost = budget.lost if budget is not None else None
         for kind, group in groupby(runs, key=lambda run: run[0].kind):
             if kind == RunKind.OUTCOME:

@@ -108,7 +108,7 @@ _SMALLEST_PART: Final = 64 << 20
 _PROBES: Final = (64 << 10, 1 << 20)
 """Bytes searched for a record at a cut; the first size nearly always suffices."""
 
-_REFUSED_KEPT: Final = 100
+REFUSED_KEPT: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,7 +256,7 @@ def _joined(first: SegmentOutcome, second: SegmentOutcome) -> SegmentOutcome:
         start_offset=first.start_offset,
         is_sound=first.is_sound and second.is_sound,
         last_store_timestamp=second.last_store_timestamp if second.records else first.last_store_timestamp,
-        refused=(first.refused + second.refused)[:_REFUSED_KEPT],
+        refused=(first.refused + second.refused)[:REFUSED_KEPT],
         light_record=second.light_record if first.light_record < 0 else first.light_record,
         batch_topics=tuple(sorted({*first.batch_topics, *second.batch_topics})),
         passed_over=tuple(sorted({*first.passed_over, *second.passed_over})),

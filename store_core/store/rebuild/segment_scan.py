@@ -31,7 +31,7 @@ from store_core.queue.queue_assignment import BatchAssignment, RefusedUnit, assi
 from store_core.queue.unit_rows import QueueUnits, UnitBuffer, UnitRows
 from store_core.store.rebuild.index_files import NO_DIFFERENCES, IndexComparison
 from store_core.store.rebuild.lost_ranges import LostRanges
-from store_core.store.rebuild.segment_part import SegmentOutcome, SegmentPart, ToldKinds
+from store_core.store.rebuild.segment_part import REFUSED_KEPT, SegmentOutcome, SegmentPart, ToldKinds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -342,7 +342,6 @@ def wrong_record_crcs(
 _ROOM: Final = 1 << 19
 """Units collected before they are passed on, 16 MiB of plain ones; with fewer, small queues get tiny pieces."""
 
-_REFUSED_KEPT: Final = 100
 _PASSED_OVER_KEPT: Final = 1000
 _UNWANTED: Final = -1
 
@@ -369,7 +368,7 @@ class SegmentUnits:
         """Add a batch of records, and yield units whenever enough are collected."""
         assigned = assign_batch(batch, self._rules.queue_rules, self._numbers)
         self.refused_count += len(assigned.refused)
-        self.refused += assigned.refused[: _REFUSED_KEPT - len(self.refused)]
+        self.refused += assigned.refused[: REFUSED_KEPT - len(self.refused)]
         units = self._wanted(batch, assigned)
         done = 0
         while done < len(units.code):
