@@ -328,7 +328,7 @@ class _Get:
         self._offset = offset
         self._most = max_msg_nums
         self._filter = message_filter
-        self._most_queue_bytes = max(config.max_filter_message_size, as_int(max_msg_nums * queue.unit_size))
+        self._most_queue_bytes = max(config.max_filter_message_size, as_int(max_msg_nums * queue.unit_dtype.itemsize))
         self._log_end = self._log.max_offset
         self._resume_at = _NOWHERE
         """Start of the log's next file, while records of a deleted file are skipped."""
@@ -388,7 +388,7 @@ class _Get:
         return True
 
     def _is_too_far(self, unit: QueueUnit) -> bool:
-        return (unit.queue_offset - self._offset) * self._queue.unit_size >= self._most_queue_bytes
+        return (unit.queue_offset - self._offset) * self._queue.unit_dtype.itemsize >= self._most_queue_bytes
 
     def _is_full(self, unit: QueueUnit) -> bool:
         """Return whether a record would exceed a limit (``isTheBatchFull``); the first never does."""

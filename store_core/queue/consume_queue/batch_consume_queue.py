@@ -4,12 +4,13 @@
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
 from store_core.queue.consume_queue import queue_search
-from store_core.queue.consume_queue.consume_queue import QueueServices, delete_expired_files
+from store_core.queue.consume_queue.consume_queue import QueueFiles, QueueServices
 from store_core.queue.consume_queue.queue_search import BoundaryType
 from store_core.queue.consume_queue_unit import (
     BATCH_UNIT_DTYPE,
@@ -32,18 +33,13 @@ if TYPE_CHECKING:
 
 
 _LOG: Final = logging.getLogger("store_core")
-_MAX_RETRIES: Final = 30
-_SECONDS_BETWEEN: Final = 1.0
 
 
-class BatchConsumeQueue:
+class BatchConsumeQueue(QueueFiles):
     """The units of one queue of a topic with ``queue.type=BatchCQ`` (RocketMQ 5.0 and later: ``BatchConsumeQueue``).
 
     A unit states which indexes its record covers, so units are found by searching; file names count bytes, and reveal
-    no indexes. One thread puts units and corrects bounds; others may read at the same time.
-
-    **Ghosts**: bytes after the end are zeroed when it moves back, as in
-    `store_core.queue.consume_queue.consume_queue`.
+    no indexes.
 
     * `directory`: The queue's own: ``batchconsumequeue/TOPIC/QUEUE``.
 
@@ -53,49 +49,24 @@ class BatchConsumeQueue:
     * `min_logic_offset`: Start of the first file, in bytes; -1 if a correction found no files.
     """
 
-    unit_size: Final = BATCH_UNIT_SIZE  # bytes per unit
+    unit_dtype = BATCH_UNIT_DTYPE
 
     def __init__(self, topic: str, queue_id: int, directory: Path, services: QueueServices) -> None:
-        self.topic = topic
-        self.queue_id = queue_id
-        self.rules = services.rules
-        file_size = -(-self.rules.batch_consume_queue_file_size // BATCH_UNIT_SIZE) * BATCH_UNIT_SIZE
-        self.mapped_file_queue = services.files_of(directory, file_size)
-        self.max_physical_offset = -1
+        file_size = -(-services.rules.batch_consume_queue_file_size // BATCH_UNIT_SIZE) * BATCH_UNIT_SIZE
+        super().__init__(topic, queue_id, directory, services, file_size)
         self.min_offset_in_queue = -1
         self.max_offset_in_queue = 0
-        self.min_logic_offset = 0
-        self._services = services
-        self._is_recovering = False
 
     def __repr__(self) -> str:
         return (
             f"BatchConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset_in_queue}:{self.max_offset_in_queue})"
         )
 
-    # ---- opening
+    # ---- bounds
 
-    def load(self) -> tuple[str, ...]:
-        """Load the existing files; notes and errors are those of `MappedFileQueue.load`."""
-        return self.mapped_file_queue.load(self.rules.release)
-
-    def recover(self) -> tuple[str, ...]:
-        """Find the queue's end, at the first invalid unit of the last three files; return what was dropped.
-
-        Files after it are deleted; units after it stay in the file until `clear_tail`, as in a `ConsumeQueue`. A queue
-        without files is unchanged.
-        """
-        self._is_recovering = True
-        found = queue_search.recover(self.mapped_file_queue, BATCH_UNIT_DTYPE, self.rules.features)
-        if found is None:
-            return ()
-        if found.max_physical_offset is not None:
-            self.max_physical_offset = found.max_physical_offset
+    def _follow_end(self, end: queue_search.QueueEnd) -> None:  # noqa: ARG002 -- as of a `ConsumeQueue`
         self._find_min()
         self._find_max()
-        return found.notes
-
-    # ---- bounds
 
     def _find_min(self) -> None:
         """Read the first index from the first file (RocketMQ: ``reviseMinOffsetInQueue``)."""
@@ -155,23 +126,11 @@ class BatchConsumeQueue:
         is_sound = fitting_batches(units["msg_base_offset"].astype(np.int64), units["batch_size"].astype(np.int16))
         units = uncovered_batches(units if is_sound.all() else units[is_sound], self.max_physical_offset)
         while len(units):
-            taken = self._append_with_retries(units)
+            taken = self._retried(partial(self._append, units), f"{len(units)} records are not in it")
             if not taken:
                 return False
             units = units[taken:]
         return bool(is_sound.all())
-
-    def _append_with_retries(self, units: BatchUnitArray) -> int:
-        for _ in range(_MAX_RETRIES if self._services.can_write() else 0):
-            taken = self._append(units)
-            if taken:
-                return taken
-            if self.mapped_file_queue.is_barred:
-                break
-            self._services.clock.sleep(_SECONDS_BETWEEN)
-        _LOG.error("queue %s-%d can't be written: %d records are not in it", self.topic, self.queue_id, len(units))
-        self._services.on_error()
-        return 0
 
     def _append(self, units: BatchUnitArray) -> int:
         """Append as many units as fit into the last file; return how many."""
@@ -256,8 +215,8 @@ class BatchConsumeQueue:
         """
         queue = self.mapped_file_queue
         self.max_physical_offset = physical_offset - 1
-        features, clear_tail = self.rules.features, self._services.writable
-        found = queue_search.truncate(queue, BATCH_UNIT_DTYPE, physical_offset, features, clear_tail=clear_tail)
+        features = self.rules.features
+        found = queue_search.truncate(queue, BATCH_UNIT_DTYPE, physical_offset, features)
         if found.max_physical_offset is not None:
             self.max_physical_offset = found.max_physical_offset
         queue.flushed_where = min(queue.flushed_where, queue.max_offset)
@@ -265,35 +224,10 @@ class BatchConsumeQueue:
         self._find_max()
         return found.notes
 
-    def clear_tail(self) -> None:
-        """Zero the bytes after the end in the last file, so that the next restart does not read them as units."""
-        self._is_recovering = False
-        last = self.mapped_file_queue.last_mapped_file
-        if last is not None and self._services.writable:
-            last.clear_tail()
-
-    def delete_expired_file(self, min_physical_offset: int) -> int:
-        """Delete leading files whose last unit points below the log's start, never the last file; correct the minimum.
-
-        Returns: How many files were deleted.
-        """
-        count = delete_expired_files(self.mapped_file_queue, min_physical_offset, BATCH_UNIT_SIZE)
-        self.correct_min_offset(min_physical_offset)
-        return count
-
-    def flush(self, least_pages: int) -> bool:
-        """Flush units to disk, see `MappedFileQueue.flush`; True if **nothing changed**, as in Java."""
-        return self.mapped_file_queue.flush(least_pages)
-
     def destroy(self) -> None:
         """Delete all files, and start again as a new queue."""
-        self.max_physical_offset = self.min_offset_in_queue = -1
-        self.max_offset_in_queue = 0
-        self.mapped_file_queue.destroy()
-
-    def close(self) -> None:
-        """Release all files without flushing; they stay on disk."""
-        self.mapped_file_queue.close()
+        super().destroy()
+        self.min_offset_in_queue, self.max_offset_in_queue = -1, 0
 
 
 def units_from(queue: MappedFileQueue, queue_offset: int) -> BatchUnitArray | None:

@@ -4,9 +4,11 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from bisect import bisect_right
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Self
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, Final, Self
 
 import numpy as np
 
@@ -107,35 +109,6 @@ class PutUnits:
         return int(np.count_nonzero(self.queue_offset[start:stop] > index + np.arange(stop - start)))
 
 
-_LONG: Final = 8
-
-
-def delete_expired_files(queue: MappedFileQueue, min_physical_offset: int, unit_size: int) -> int:
-    """Delete the oldest files of a queue of units while their last unit points below the log's start.
-
-    The last file is never deleted. Deletion stops at a file that has to stay, such as one that was never filled
-    (RocketMQ: ``MappedFileQueue.deleteExpiredFileByOffset``).
-
-    * `min_physical_offset`: Where the commit log starts.
-    * `unit_size`: Bytes per unit; its first eight are a physical offset.
-
-    Returns: How many files were deleted.
-    """
-    count = 0
-    for file in queue.mapped_files[:-1] if queue.writable else ():
-        last_unit = file.select(file.file_size - unit_size)
-        if last_unit is None:
-            is_expired = not file.is_available  # its deletion failed: try again
-        else:
-            is_expired = int.from_bytes(last_unit[:_LONG], "big", signed=True) < min_physical_offset
-        if not is_expired:
-            break
-        file.destroy()
-        queue.forget([file])
-        count += 1
-    return count
-
-
 def _yes() -> bool:
     return True
 
@@ -150,8 +123,6 @@ class QueueServices:
 
     * `can_write`: Whether the store's flags allow writing to queues (RocketMQ: ``RunningFlags.isCQWriteable``).
     * `on_error`: Called when a unit can't be put: the store becomes read-only (RocketMQ: ``makeLogicsQueueError``).
-    * `writable`: Whether anything on disk may be changed. If not, `recover` and truncation leave files unchanged, and
-      only a queue's view of them ends earlier.
     * `reads_rocksdb`: Whether queues may be in a RocksDB: they are read, and the units of records that it lacks are put
       in memory, so the file system has to be an overlay.
     """
@@ -161,80 +132,48 @@ class QueueServices:
     clock: Clock
     can_write: Callable[[], bool] = _yes
     on_error: Callable[[], None] = _ignore
-    writable: bool = True
     reads_rocksdb: bool = False
-
-    def files_of(self, directory: Path, file_size: int) -> MappedFileQueue:
-        """Return the files of a queue."""
-        paths = SegmentPaths((directory,))
-        return MappedFileQueue(paths, file_size, self.file_system, writable=self.writable)
 
 
 _LOG: Final = logging.getLogger("store_core")
 _MAX_RETRIES: Final = 30
 _SECONDS_BETWEEN: Final = 1.0
 _NO_EXT_ADDRESS: Final = 1
+_LONG: Final = 8
 
 
-class ConsumeQueue:
-    """The units of one queue of one topic, in files of equal size (RocketMQ: ``ConsumeQueue``).
+class QueueFiles(ABC):
+    """A queue of units in files of equal size, whatever a unit holds.
 
-    Unit `k` is at byte ``20 * k`` of the files' byte space. Offsets named `queue_offset` count units, physical offsets
-    are bytes of the commit log, logic offsets are bytes of the queue's own files.
-
-    One thread puts units and corrects bounds; others may read at the same time. System errors are raised as `OSError`,
-    except when a unit can't be put.
-
-    **After a crash** the queue ends before the first unit that did not reach the disk, if it is in the last three
-    files; what came after is still in the log.
+    One thread puts units and corrects bounds; others may read at the same time.
 
     **Ghosts.** When RocketMQ truncates a queue it only moves the end, and the units after it stay on disk. As units
     always align, a later restart reads on into them, and serves what no longer exists. Here the bytes after the end are
     overwritten with zeros whenever the end moves back (`recover`, `truncate_dirty_logic_files`), and when the queue
     grows into a file that already existed. RocketMQ reads those bytes only to revive them, so nothing else differs.
 
-    * `directory`: The queue's own: ``consumequeue/TOPIC/QUEUE``.
-    * `ext`: Where tags codes, store times and filter bit maps are put if the extension is enabled.
-
-    * `max_physical_offset`: How far the last unit covers the log: to its record's end, in release 4.3 its start; -1
-      before the first.
-    * `min_logic_offset`: Units below it point to deleted records; bytes. Not stored.
-    * `misplaced`: How many units were put after their index, because units before them were missing.
-    * `unit_size`: Bytes per unit.
+    * `unit_dtype`: A unit, as array element type.
     """
 
-    unit_size: Final = CQ_STORE_UNIT_SIZE
+    unit_dtype: ClassVar[np.dtype[np.void]]
 
-    def __init__(
-        self, topic: str, queue_id: int, directory: Path, services: QueueServices, ext: ConsumeQueueExt | None = None
-    ) -> None:
-        self.rules = services.rules
-        self.min_logic_offset = 0
-        self._units_per_file = units_per_file(self.rules.consume_queue_file_size)
-        self.mapped_file_queue = services.files_of(directory, self._units_per_file * CQ_STORE_UNIT_SIZE)
-        self._time_search = TimeSearch(self.rules.features)
+    def __init__(self, topic: str, queue_id: int, directory: Path, services: QueueServices, file_size: int) -> None:
         self.topic = topic
         self.queue_id = queue_id
-        self.ext = ext
+        self.rules = services.rules
+        self.mapped_file_queue = MappedFileQueue(SegmentPaths((directory,)), file_size, services.file_system)
         self.max_physical_offset = -1
-        self.misplaced = 0
-        self._index_limit = index_limit(services.rules)
+        self.min_logic_offset = 0
         self._services = services
         # Until `clear_tail`, the units that RocketMQ counts again are kept, also in files that 4.3 did not load.
         self._is_recovering = False
-
-    def __repr__(self) -> str:
-        return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset_in_queue}:{self.max_offset_in_queue})"
-
-    # ---- opening
 
     def load(self) -> tuple[str, ...]:
         """Load the existing files, each as if full; `recover` finds the end.
 
         Returns: What an operator should know.
         """
-        notes = self.mapped_file_queue.load(self.rules.release)
-        return notes if self.ext is None else (*notes, *self.ext.load())
+        return self.mapped_file_queue.load(self.rules.release)
 
     def recover(self) -> tuple[str, ...]:
         """Find the queue's end, at the first invalid unit of the last three files; files after it are deleted.
@@ -246,16 +185,133 @@ class ConsumeQueue:
         Returns: What was dropped.
         """
         self._is_recovering = True
-        queue = self.mapped_file_queue
-        found = bounds.recover(queue, UNIT_DTYPE, self.rules.features)
+        found = bounds.recover(self.mapped_file_queue, self.unit_dtype, self.rules.features)
         if found is None:
             return ()
         if found.max_physical_offset is not None:
             self.max_physical_offset = found.max_physical_offset
+        self._follow_end(found)
+        return found.notes
+
+    @abstractmethod
+    def _follow_end(self, end: bounds.QueueEnd) -> None:
+        """Bring what else a queue holds to the end that `recover` found."""
+
+    @abstractmethod
+    def correct_min_offset(self, min_physical_offset: int) -> None:
+        """Move where the queue begins past the units that point below the log's start."""
+
+    def _retried(self, put: Callable[[], int], lost: str) -> int:
+        """Return what a put returns, after up to 30 tries, a second apart, while it is 0; then the queues are broken.
+
+        Where no file can be, because a directory's place is taken or forbidden, one try is enough; RocketMQ waits.
+
+        * `lost`: What the queue lacks if all fail, for the log.
+        """
+        for _ in range(_MAX_RETRIES if self._services.can_write() else 0):
+            done = put()
+            if done:
+                return done
+            if self.mapped_file_queue.is_barred:
+                break
+            self._services.clock.sleep(_SECONDS_BETWEEN)
+        _LOG.error("queue %s-%d can't be written: %s", self.topic, self.queue_id, lost)
+        self._services.on_error()
+        return 0
+
+    def clear_tail(self) -> None:
+        """Zero the bytes after the end in the last file, so that the next restart does not read them as units.
+
+        RocketMQ leaves them: units that a recovery dropped are back after the next one.
+        """
+        self._is_recovering = False
+        last = self.mapped_file_queue.last_mapped_file
+        if last is not None:
+            last.clear_tail()
+
+    def delete_expired_file(self, min_physical_offset: int) -> int:
+        """Delete leading files whose last unit points below the log's start, never the last file; correct the minimum.
+
+        Deletion stops at a file that has to stay, such as one that was never filled (RocketMQ:
+        ``MappedFileQueue.deleteExpiredFileByOffset``).
+
+        Returns: How many files were deleted.
+        """
+        count = 0
+        for file in self.mapped_file_queue.mapped_files[:-1]:
+            last_unit = file.select(file.file_size - self.unit_dtype.itemsize)
+            if last_unit is None:
+                is_expired = not file.is_available  # its deletion failed: try again
+            else:
+                is_expired = int.from_bytes(last_unit[:_LONG], "big", signed=True) < min_physical_offset
+            if not is_expired:
+                break
+            file.destroy()
+            self.mapped_file_queue.forget([file])
+            count += 1
+        self.correct_min_offset(min_physical_offset)
+        return count
+
+    def flush(self, least_pages: int) -> bool:
+        """Flush units to disk, see `MappedFileQueue.flush`; True if **nothing changed**, as in Java."""
+        return self.mapped_file_queue.flush(least_pages)
+
+    def destroy(self) -> None:
+        """Delete all files, and start again as a new queue."""
+        self.max_physical_offset = -1
+        self.mapped_file_queue.destroy()
+
+    def close(self) -> None:
+        """Release all files without flushing; they stay on disk."""
+        self.mapped_file_queue.close()
+
+
+class ConsumeQueue(QueueFiles):
+    """The units of one queue of one topic, in files of equal size (RocketMQ: ``ConsumeQueue``).
+
+    Unit `k` is at byte ``20 * k`` of the files' byte space. Offsets named `queue_offset` count units, physical offsets
+    are bytes of the commit log, logic offsets are bytes of the queue's own files.
+
+    System errors are raised as `OSError`, except when a unit can't be put.
+
+    **After a crash** the queue ends before the first unit that did not reach the disk, if it is in the last three
+    files; what came after is still in the log.
+
+    * `directory`: The queue's own: ``consumequeue/TOPIC/QUEUE``.
+    * `ext`: Where tags codes, store times and filter bit maps are put if the extension is enabled.
+
+    * `max_physical_offset`: How far the last unit covers the log: to its record's end, in release 4.3 its start; -1
+      before the first.
+    * `min_logic_offset`: Units below it point to deleted records; bytes. Not stored.
+    * `misplaced`: How many units were put after their index, because units before them were missing.
+    """
+
+    unit_dtype = UNIT_DTYPE
+
+    def __init__(
+        self, topic: str, queue_id: int, directory: Path, services: QueueServices, ext: ConsumeQueueExt | None = None
+    ) -> None:
+        self._units_per_file = units_per_file(services.rules.consume_queue_file_size)
+        super().__init__(topic, queue_id, directory, services, self._units_per_file * CQ_STORE_UNIT_SIZE)
+        self._time_search = TimeSearch(self.rules.features)
+        self.ext = ext
+        self.misplaced = 0
+        self._index_limit = index_limit(services.rules)
+
+    def __repr__(self) -> str:
+        return f"ConsumeQueue({self.topic!r}, {self.queue_id}, {self.min_offset_in_queue}:{self.max_offset_in_queue})"
+
+    # ---- opening
+
+    def load(self) -> tuple[str, ...]:
+        """Load the existing files, and those of the extension."""
+        notes = super().load()
+        return notes if self.ext is None else (*notes, *self.ext.load())
+
+    def _follow_end(self, end: bounds.QueueEnd) -> None:
         if self.ext is not None:
             self.ext.recover()
-            self.ext.truncate_by_max_address(found.ext_address)
-        return found.notes
+            self.ext.truncate_by_max_address(end.ext_address)
 
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """Move `min_logic_offset` to the first unit that points at or after the log's start.
@@ -358,8 +414,6 @@ class ConsumeQueue:
     def put_message_position_info_wrapper(self, request: DispatchRequest) -> bool:
         """Append the unit of a record: up to 30 tries, a second apart, then the queues count as broken.
 
-        Where no file can be, because a directory's place is taken or forbidden, one try is enough; RocketMQ waits.
-
         With an extension, the record's tags code, store time and bit map are put there first, and the unit gets their
         address, or the tags code itself if that fails. RocketMQ puts them again for each try
         (``putMessagePositionInfoWrapper``). Units in light queues are put by the store, not here.
@@ -374,23 +428,14 @@ class ConsumeQueue:
             if address is not None and is_ext_address(address):
                 tags_code = address
         size, queue_offset = request.message_size, request.consume_queue_offset
-        return self._put_with_retries(request.physical_offset, size, tags_code, queue_offset)
+        return bool(self._put_with_retries(request.physical_offset, size, tags_code, queue_offset))
 
-    def _put_with_retries(self, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> bool:
-        retries = _MAX_RETRIES if self.mapped_file_queue.writable and self._services.can_write() else 0
-        for _ in range(retries):
-            if self.put_message_position_info(physical_offset, size, tags_code, queue_offset):
-                return True
-            if self.mapped_file_queue.is_barred:
-                break
-            self._services.clock.sleep(_SECONDS_BETWEEN)
-        _LOG.error(
-            "queue %s-%d can't be written: the record at offset %d is not in it, and the store takes no more messages. "
-            "Remove the cause, which was logged before this, and open the store again",
-            *(self.topic, self.queue_id, physical_offset),
+    def _put_with_retries(self, physical_offset: int, size: int, tags_code: int, queue_offset: int) -> int:
+        return self._retried(
+            partial(self.put_message_position_info, physical_offset, size, tags_code, queue_offset),
+            f"the record at offset {physical_offset} is not in it, and the store takes no more messages. Remove the "
+            f"cause, which was logged before this, and open the store again",
         )
-        self._services.on_error()
-        return False
 
     def put_units(
         self,
@@ -457,7 +502,7 @@ class ConsumeQueue:
 
     def _put_one(self, units: PutUnits, place: int) -> int:
         physical_offset, size, tags_code = units.units[place].item()
-        return int(self._put_with_retries(physical_offset, size, tags_code, int(units.queue_offset[place])))
+        return self._put_with_retries(physical_offset, size, tags_code, int(units.queue_offset[place]))
 
     # ---- reading
 
@@ -547,47 +592,27 @@ class ConsumeQueue:
         """
         queue, features = self.mapped_file_queue, self.rules.features
         self.max_physical_offset = physical_offset if features.covers_log_to_record_end else physical_offset - 1
-        found = bounds.truncate(queue, UNIT_DTYPE, physical_offset, features, clear_tail=queue.writable)
+        found = bounds.truncate(queue, UNIT_DTYPE, physical_offset, features)
         if found.max_physical_offset is not None:
             self.max_physical_offset = found.max_physical_offset
         elif self.ext is not None:
             self.ext.truncate_by_max_address(_NO_EXT_ADDRESS)
         return found.notes
 
-    def clear_tail(self) -> None:
-        """Zero the bytes after the end in the last file, so that the next restart does not read them as units.
-
-        RocketMQ leaves them: units that a recovery dropped are back after the next one.
-        """
-        self._is_recovering = False
-        last = self.mapped_file_queue.last_mapped_file
-        if last is not None and self.mapped_file_queue.writable:
-            last.clear_tail()
-
-    def delete_expired_file(self, min_physical_offset: int) -> int:
-        """Delete leading files whose last unit points below the log's start, never the last file; correct the minimum.
-
-        Returns: How many files were deleted.
-        """
-        count = delete_expired_files(self.mapped_file_queue, min_physical_offset, CQ_STORE_UNIT_SIZE)
-        self.correct_min_offset(min_physical_offset)
-        return count
-
     def flush(self, least_pages: int) -> bool:
-        """Flush units to disk, see `MappedFileQueue.flush`; True if **nothing changed**, as in Java."""
-        unchanged = self.mapped_file_queue.flush(least_pages)
+        """Flush units and extension to disk."""
+        unchanged = super().flush(least_pages)
         return unchanged if self.ext is None else self.ext.flush(least_pages) and unchanged
 
     def destroy(self) -> None:
         """Delete all files, and start again as a new queue."""
-        self.max_physical_offset = -1
+        super().destroy()
         self.min_logic_offset = 0
-        self.mapped_file_queue.destroy()
         if self.ext is not None:
             self.ext.destroy()
 
     def close(self) -> None:
         """Release all files without flushing; they stay on disk."""
-        self.mapped_file_queue.close()
+        super().close()
         if self.ext is not None:
             self.ext.close()

@@ -144,7 +144,7 @@ class ConsumeQueueTable:
         ext = None
         if self._rules.is_ext_enabled:
             place = queue_path(self._root / CONSUME_QUEUE_EXT, topic, queue_id)
-            ext = ConsumeQueueExt(place, self._rules, self._file_system, writable=services.writable)
+            ext = ConsumeQueueExt(place, self._rules, self._file_system)
         return ConsumeQueue(topic, queue_id, directory, services, ext)
 
     # ---- files

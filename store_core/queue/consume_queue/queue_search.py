@@ -107,14 +107,7 @@ def _notes(units: UnitArray, count: int, file: MappedFile, queue: MappedFileQueu
     return (f"{place}, where a unit has position {physical_offset} and size {size}; {behind} later files dropped",)
 
 
-def truncate(
-    queue: MappedFileQueue,
-    kind: np.dtype[np.void],
-    physical_offset: int,
-    features: ReleaseRules,
-    *,
-    clear_tail: bool,
-) -> QueueEnd:
+def truncate(queue: MappedFileQueue, kind: np.dtype[np.void], physical_offset: int, features: ReleaseRules) -> QueueEnd:
     """End a queue before the first unit that points at or after `physical_offset` (``truncateDirtyLogicFiles``).
 
     Works backwards from the last file: a file whose first unit does so is deleted; the first file that stays ends at
@@ -133,7 +126,7 @@ def truncate(
             beyond = np.flatnonzero(units["physical_offset"][1:kept] >= physical_offset)
             kept = int(beyond[0]) + 1 if len(beyond) else kept
             end = kept * kind.itemsize
-            file.set_position(end, clear_tail=clear_tail)
+            file.set_position(end, clear_tail=True)
             if end < position:
                 notes.append(
                     f"{file.path}: cut from {position} to {end} bytes, where the log ends at {physical_offset}"

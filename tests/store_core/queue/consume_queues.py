@@ -45,13 +45,13 @@ class QueueMaker:
         self.is_writable = True
         self.rules = QueueRules(release=release, consume_queue_file_size=FILE_SIZE)
 
-    def new(self, *, ext: ConsumeQueueExt | None = None, writable: bool = True) -> ConsumeQueue:
+    def new(self, *, ext: ConsumeQueueExt | None = None) -> ConsumeQueue:
         """Make a queue that has not read anything yet."""
         return ConsumeQueue(
             "T",
             0,
             self.directory,
-            QueueServices(self.rules, self.disk, self.clock, lambda: self.is_writable, self._note_error, writable),
+            QueueServices(self.rules, self.disk, self.clock, lambda: self.is_writable, self._note_error),
             ext,
         )
 
@@ -59,9 +59,9 @@ class QueueMaker:
         self.errors += 1
         self.is_writable = False
 
-    def opened(self, *, writable: bool = True) -> ConsumeQueue:
+    def opened(self) -> ConsumeQueue:
         """Open a queue from the files in the directory."""
-        queue = self.new(writable=writable)
+        queue = self.new()
         queue.load()
         queue.recover()
         return queue

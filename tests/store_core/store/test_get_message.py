@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import numpy as np
 import pytest
 
 from store_core import MessageSelector, MessageStoreConfig
 from store_core.queue.consume_queue.consume_queue_ext import is_ext_address
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE
+from store_core.queue.consume_queue_unit import UNIT_DTYPE
 from store_core.store.get_message import GetMessageResult, GetMessageStatus, MessageGetter
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Queue:
     per_file: int = 10_000
     hole: int = -1
     ext: object = None
-    unit_size: int = CQ_STORE_UNIT_SIZE
+    unit_dtype: ClassVar = UNIT_DTYPE
 
     @property
     def min_offset_in_queue(self) -> int:

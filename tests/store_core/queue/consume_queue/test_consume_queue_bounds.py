@@ -157,22 +157,6 @@ def test_units_dropped_by_recovery_are_erased(maker: QueueMaker) -> None:
     assert 5 == maker.opened().max_offset_in_queue
 
 
-def test_a_queue_that_must_not_be_written_stays_as_it_is_on_disk(maker: QueueMaker) -> None:
-    units = triples(3 * UNITS)
-    units[12] = ZERO
-    write_files(maker.directory, units)
-    before = maker.file_bytes()
-    queue = maker.opened(writable=False)
-    assert 12 == queue.max_offset_in_queue
-
-    queue.truncate_dirty_logic_files(1500)
-    queue.delete_expired_file(10**6)
-    assert 5 == queue.max_offset_in_queue
-    assert not queue.put_message_position_info(9000, 100, 0, 5)
-    queue.destroy()
-    assert before == maker.file_bytes()
-
-
 # ---- truncation
 
 
