@@ -8,11 +8,10 @@ reader, and a column of another type than messages have.
 
 from __future__ import annotations
 
-import json
 import os
 import re
-import tempfile
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
 
@@ -24,7 +23,7 @@ from pyspark_commitlog.options import SESSION_ZONE, CommitLogOptions, GivenOptio
 from pyspark_commitlog.stored_messages import check_asked_for
 from pyspark_commitlog.write.options import WriteOptions
 from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
-from pyspark_commitlog.write.writer import CommitLogWriter, plan_write
+from pyspark_commitlog.write.writer import CommitLogWriter, plan_write, reported
 from store_core.answers.replayed_rows import copied_batch, undelivered
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
 from store_core.files.access import WAY_ON, check_writable
@@ -149,25 +148,19 @@ class AppendSource:
 
 def append(given: Mapping[str, str], source: AppendSource, *, on_spark: bool) -> dict[str, Any]:
     """Append the rows of a source with options of ``df.write``, ``path`` among them; return the report."""
-    with tempfile.TemporaryDirectory(prefix="commitlog-append-") as directory:
-        report = Path(directory) / "report.json"
-        reported = {**given, "report": str(report)}
-        writes = WriteOptions.from_spark(reported)
-        source.check()
-        if not writes.dry_run:
-            check_writable(writes.root)
-        check_root(writes.root, writes.config, OsFileSystem())
-        if writes.staging is not None:
-            check_writable(writes.staging)
-        if on_spark:
-            _append_by_spark(source, reported)
-        else:
-            append_here(LocalRows.of(source), writes)
-        made: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
-        return made
+    writes = WriteOptions.from_spark(given)
+    source.check()
+    if not writes.dry_run:
+        check_writable(writes.root)
+    check_root(writes.root, writes.config, OsFileSystem())
+    if writes.staging is not None:
+        check_writable(writes.staging)
+    if on_spark:
+        return reported(partial(_append_by_spark, source), given)
+    return reported(lambda options: append_here(LocalRows.of(source), WriteOptions.from_spark(options)), given)
 
 
-def _append_by_spark(source: AppendSource, given: dict[str, str]) -> None:
+def _append_by_spark(source: AppendSource, given: Mapping[str, str]) -> None:
     from pyspark_commitlog.engine import job_session  # noqa: PLC0415 -- as above
     from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
     from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415 -- as above

@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import json
 import os
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import functions as F  # noqa: N812 -- Spark's own convention
 
+from pyspark_commitlog.write.writer import reported
 from store_core.answers.answer import one_root
 from store_core.answers.message_reads import REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID, REPLAY_ORIGIN_TOPIC
 from store_core.answers.replayed_rows import OF_DELIVERY, OF_RECORD, WAITING_TOPICS, TargetQueues, check_targets
@@ -95,23 +94,10 @@ def _as_new(frame: DataFrame, asked: Replay, edit: Mapping[str, str]) -> DataFra
     return edited.withColumn("properties", F.map_concat(others, added))
 
 
-def _appended(
-    frame: DataFrame,
-    source: str,
-    into: Path,
-    asked: Replay,
-    options: Mapping[str, str],
-) -> ReplayFacts:
-    with tempfile.TemporaryDirectory(prefix="commitlog-replay-") as directory:
-        report = Path(directory) / "report.json"
-        given = {
-            "commitId": sender_of(asked.replay_id),
-            "dryRun": str(asked.dry_run).lower(),
-            "release": asked.release,
-            "report": str(report),
-        }
-        frame.write.format("commitlog").mode("append").options(**given, **options).save(str(into))
-        done = json.loads(report.read_text(encoding="utf-8"))
+def _appended(frame: DataFrame, source: str, into: Path, asked: Replay, options: Mapping[str, str]) -> ReplayFacts:
+    given = {"commitId": sender_of(asked.replay_id), "dryRun": str(asked.dry_run).lower(), "release": asked.release}
+    writer = frame.write.format("commitlog").mode("append")
+    done = reported(lambda every: writer.options(**every).save(str(into)), {**given, **options})
     return ReplayFacts(
         source=str(source),
         into=str(into),

@@ -6,10 +6,12 @@ from __future__ import annotations
 import json
 import logging
 import os
+import tempfile
 import uuid
 from dataclasses import asdict, dataclass, replace
 from itertools import count
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.write.row_encoder import RefusedRow, RowEncoder
@@ -29,8 +31,7 @@ from store_core.store.sink.staged_batch import StagedFile, stage_batches
 from store_core.store.store_layout import check_root
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
     from pyspark.sql.datasource import WriterCommitMessage
@@ -292,6 +293,15 @@ def _write_report(options: WriteOptions, job: str, report: CommitReport) -> None
             options.report.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         _LOG.error("the report %s can't be written: %s", options.report, error)
+
+
+def reported(write: Callable[[Mapping[str, str]], None], given: Mapping[str, str]) -> dict[str, Any]:
+    """Write with options of ``df.write``, and return the report of the commit."""
+    with tempfile.TemporaryDirectory(prefix="commitlog-write-") as directory:
+        report = Path(directory) / "report.json"
+        write({**given, "report": str(report)})
+        made: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+        return made
 
 
 def discard_partitions(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
