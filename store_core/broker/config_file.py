@@ -13,7 +13,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
 
 from store_core.files.clock import Clock, SystemClock
-from store_core.files.file_system import FileSystem, OsFileSystem, write_all
+from store_core.files.file_system import FileSystem, OsFileSystem, write_file
 from store_core.files.names import CONFIG_DIRECTORY
 from store_core.format.java import hash_map_capacity, hash_map_order, spread_hash
 from store_core.format.release import DEFAULT_RELEASE, Release, rules_of
@@ -277,13 +277,7 @@ class ConfigManager(ABC):
     def _replace(self, path: Path, data: bytes) -> None:
         """Replace a file atomically."""
         temporary = path.with_name(path.name + ".tmp")
-        file = self._file_system.open(temporary, create=True)
-        try:
-            file.truncate(0)
-            write_all(file, memoryview(data), 0)
-            file.sync()
-        finally:
-            file.close()
+        write_file(temporary, data, self._file_system)
         self._file_system.rename(temporary, path)
 
 

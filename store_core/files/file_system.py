@@ -7,6 +7,7 @@ Tests pass one that is full, or fails, at a call of their choice.
 from __future__ import annotations
 
 import errno
+import io
 import mmap
 import os
 import stat
@@ -249,6 +250,58 @@ def write_all(file: OpenFile, data: memoryview, offset: int) -> None:
         if taken <= 0:
             raise OSError(errno.EIO, f"write of {len(data) - done} bytes at {offset + done} took {taken}")
         done += taken
+
+
+def write_file(path: Path, data: bytes, file_system: FileSystem) -> None:
+    """Make a small file have these bytes, and sync it, but not its name."""
+    file = file_system.open(path, create=True)
+    try:
+        file.truncate(len(data))
+        write_all(file, memoryview(data), 0)
+        file.sync()
+    finally:
+        file.close()
+
+
+def read_file(path: Path, most: int, file_system: FileSystem) -> bytes | None:
+    """Return the bytes of a small file, at most some of them; None if nothing is there."""
+    if file_system.status(path) is None:
+        return None
+    file = file_system.open(path, writable=False)
+    try:
+        return file.read(min(file.size(), most), 0)
+    finally:
+        file.close()
+
+
+class FileStream(io.RawIOBase):
+    """A file as Arrow writes to it: one write after the other.
+
+    * `position`: Bytes written so far.
+    * `is_given_up`: Whether what is written from now on is dropped.
+    """
+
+    def __init__(self, file: OpenFile) -> None:
+        super().__init__()
+        self._file = file
+        self.position = 0
+        self.is_given_up = False
+
+    def writable(self) -> bool:
+        """Return True."""
+        return True
+
+    def tell(self) -> int:
+        """Return how many bytes were written so far."""
+        return self.position
+
+    def write(self, data: object) -> int:
+        """Write all of the data at the end."""
+        view = memoryview(data).cast("B")  # type: ignore[arg-type]  # whatever Arrow passes is a buffer
+        if not self.is_given_up:
+            write_all(self._file, view, self.position)
+        self.position += len(view)
+        return len(view)
 
 
 def is_directory(path: Path, file_system: FileSystem) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from store_core.errors import StoreLockedError
-from store_core.files.file_system import FileSystem, OpenFile, write_all
+from store_core.files.file_system import FileSystem, OpenFile, write_file
 from store_core.files.store_path import roots_to_lock
 from store_core.format.release import DEFAULT_RELEASE, rules_of
 
@@ -60,17 +60,10 @@ class AbortFile:
         if rules_of(release).notes_process_in_abort_file:
             before = file.read(_SHOWN_BYTES, 0)
             file.close()
-            self._write(self.backup_path, before)
-            self._write(self.path, str(process_id).encode())
+            write_file(self.backup_path, before, self._file_system)
+            write_file(self.path, str(process_id).encode(), self._file_system)
         else:
             file.close()
-
-    def _write(self, path: Path, content: bytes) -> None:
-        file = self._file_system.open(path, create=True)
-        file.truncate(len(content))
-        write_all(file, memoryview(content), 0)
-        file.sync()
-        file.close()
 
     def remove(self) -> None:
         """Delete the file, durably; the last step of a clean shutdown, after everything is flushed and dispatched."""

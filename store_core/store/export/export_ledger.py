@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreError
-from store_core.files.file_system import FileSystem, write_all
+from store_core.files.file_system import FileSystem, write_file
 from store_core.store.export.lake_files import LakeFile
 from store_core.store.export.lake_table import LakeTable, TableCommit, TableRows
 from store_core.store.export.segment_totals import SegmentTotals
@@ -181,13 +181,7 @@ class ExportLedger:
         self.file_system.sync_directory(self.staged)
         pending = self._pending(entry.number)
         new = pending.with_suffix(".new")
-        file = self.file_system.open(new, create=True)
-        try:
-            file.truncate(0)
-            write_all(file, memoryview(entry.text.encode()), 0)
-            file.sync()
-        finally:
-            file.close()
+        write_file(new, entry.text.encode(), self.file_system)
         self.file_system.rename(new, pending)
         self.file_system.sync_directory(self.directory)
         self._publish(entry)

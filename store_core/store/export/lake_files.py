@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 import uuid
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
@@ -13,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store_core.files.file_system import FileSystem, OpenFile, write_all
+from store_core.files.file_system import FileStream, FileSystem, OpenFile
 from store_core.format.columns import DEFAULT_COLUMNS, TIMESTAMP_TYPE, arrow_schema
 from store_core.format.times import iso_day, utc_days
 
@@ -193,7 +192,7 @@ class _Partition:
         self._staged = staged
         self._file = file
         self._topic = topic
-        self._sink = _Sink(file)
+        self._sink = FileStream(file)
         self._writer = pq.ParquetWriter(pa.PythonFile(self._sink, "w"), LAKE_SCHEMA, compression="zstd")
         if topic is not None:
             self._writer.add_key_value_metadata({_TOPIC_KEY: topic})
@@ -226,26 +225,3 @@ class _Partition:
         self._file.sync()
         self._file.close()
         return LakeFile(self._path, self._staged, self._messages, self._sink.position, self._topic)
-
-
-class _Sink(io.RawIOBase):
-    """A file as Arrow writes to it: one write after the other."""
-
-    def __init__(self, file: OpenFile) -> None:
-        super().__init__()
-        self._file = file
-        self.position = 0
-        self.is_given_up = False
-
-    def writable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self.position
-
-    def write(self, data: object) -> int:
-        view = memoryview(data).cast("B")  # type: ignore[arg-type]  # whatever Arrow passes is a buffer
-        if not self.is_given_up:
-            write_all(self._file, view, self.position)
-        self.position += len(view)
-        return len(view)

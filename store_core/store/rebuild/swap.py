@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from store_core.errors import StoreError, UnsupportedStoreError
 from store_core.files.file_sync import WholeSync, sync_files
-from store_core.files.file_system import FileSystem, write_all
+from store_core.files.file_system import FileSystem, write_file
 from store_core.files.names import INDEX_DIRECTORY, QUEUE_KINDS
 from store_core.files.store_lock import StoreLock
 from store_core.snapshot.config import LOG_OFFSETS
@@ -250,13 +250,7 @@ def _strange(path: Path) -> str:
 
 def _write(path: Path, data: bytes, file_system: FileSystem) -> None:
     """Write a small file durably."""
-    file = file_system.open(path, create=True)
-    try:
-        file.truncate(len(data))
-        write_all(file, memoryview(data), 0)
-        file.sync()
-    finally:
-        file.close()
+    write_file(path, data, file_system)
     with suppress(FileNotFoundError):
         file_system.sync_directory(path.parent)
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import AppendConflictError, CorruptRecordError, UnsupportedStoreError
-from store_core.files.file_system import FileSystem, write_all
+from store_core.files.file_system import FileSystem, read_file, write_file
 from store_core.format.crc32 import crc32
 from store_core.format.words import counted
 from store_core.store.sink.staged_append import Appended
@@ -68,11 +68,9 @@ class CommitLedger:
     def entry(self, sender: str) -> LedgerEntry | None:
         """Read the last append of a sender; None if there was none."""
         path = self.path_of(sender)
-        if self._file_system.status(path) is None:
+        content = read_file(path, _LARGEST_ENTRY, self._file_system)
+        if content is None:
             return None
-        file = self._file_system.open(path, writable=False)
-        content = file.read(_LARGEST_ENTRY, 0)
-        file.close()
         try:
             values = json.loads(content)
             return LedgerEntry(
@@ -185,17 +183,13 @@ class Unindexed:
 
         A note that can't be read stands for the whole log.
         """
-        path = self.directory / _NAME
-        if self.file_system.status(path) is None:
+        content = read_file(self.directory / _NAME, _LARGEST_ENTRY, self.file_system)
+        if content is None:
             return None
-        file = self.file_system.open(path, writable=False)
         try:
-            fields = json.loads(file.read(min(file.size(), _LARGEST_ENTRY), 0))
-            found = fields["begin"]
+            found = json.loads(content)["begin"]
         except (ValueError, RecursionError, KeyError, TypeError):
             return 0
-        finally:
-            file.close()
         return found if isinstance(found, int) and found >= 0 else 0
 
     def note(self, begin: int) -> None:
@@ -213,12 +207,6 @@ def _replace(path: Path, text: str, file_system: FileSystem) -> None:
     """Replace a file by one with a text, durably."""
     partial = path.with_suffix(".partial")
     file_system.make_directories(path.parent)
-    file_system.remove(partial)
-    file = file_system.open(partial, create=True)
-    try:
-        write_all(file, memoryview(text.encode()), 0)
-        file.sync()
-    finally:
-        file.close()
+    write_file(partial, text.encode(), file_system)
     file_system.rename(partial, path)
     file_system.sync_directory(path.parent)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import StoreNotFoundError
 from store_core.files.access import naming
-from store_core.files.file_system import FileSystem, write_all
+from store_core.files.file_system import FileSystem, read_file, write_all
 from store_core.files.store_lock import ProcessStat
 
 if TYPE_CHECKING:
@@ -115,13 +115,8 @@ class SinkDirectory:
                 yield self._leftover(self.segments / name, "")
 
     def _owner_of(self, directory: Path) -> str:
-        path = directory / _OWNER
-        if self._file_system.status(path) is None:
-            return ""
-        file = self._file_system.open(path, writable=False)
-        content = file.read(_LONGEST_OWNER, 0)
-        file.close()
-        return content.decode("utf-8", "replace")
+        content = read_file(directory / _OWNER, _LONGEST_OWNER, self._file_system)
+        return "" if content is None else content.decode("utf-8", "replace")
 
     def _leftover(self, path: Path, owner: str) -> Leftover:
         found = [self._file_system.status(path / name) for name in self._file_system.names(path)]

@@ -7,7 +7,6 @@ to; so nothing in it is executed, and its content is compared with what the writ
 
 from __future__ import annotations
 
-import io
 import json
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Self
@@ -16,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, StoreNotFoundError
-from store_core.files.file_system import FileSystem, OpenFile, write_all
+from store_core.files.file_system import FileStream, FileSystem
 from store_core.format.columnar.arrow_slices import fixed_array
 from store_core.format.columnar.encode_batch import EncodedBatch
 from store_core.format.columnar.spans import gather
@@ -78,26 +77,6 @@ class StagedBatch:
         return replace(self, derived=derive_columns(self.records, rules))
 
 
-class _Sink(io.RawIOBase):
-    """An Arrow output stream that appends to a file of a `FileSystem`."""
-
-    def __init__(self, file: OpenFile) -> None:
-        super().__init__()
-        self._file = file
-        self.position = 0
-
-    def writable(self) -> bool:
-        """Return True."""
-        return True
-
-    def write(self, data: bytes | memoryview) -> int:  # type: ignore[override]  # Arrow hands over buffers
-        """Write all of the data at the end."""
-        view = memoryview(data).cast("B")
-        write_all(self._file, view, self.position)
-        self.position += len(view)
-        return len(view)
-
-
 class StagedBatchWriter:
     """Writes a file of staged records; as a context manager, it closes the file.
 
@@ -110,7 +89,7 @@ class StagedBatchWriter:
         self._path = path
         file_system.remove(path)
         self._file = file_system.open(path, create=True)
-        self._sink = _Sink(self._file)
+        self._sink = FileStream(self._file)
         self._stream = pa.ipc.new_stream(self._sink, _SCHEMA)
         self._records = self.log_bytes = self._body_sum = 0
 
