@@ -74,7 +74,6 @@ class IndexService:
     * `on_full`: Called with the end timestamp (ms) of a full file that was flushed, to record it in the checkpoint.
     * `on_error`: Called when the index can't be written any more.
     * `time_zone`: Of file names; by default the machine's.
-    * `run`: Runs the flush of a full file, e.g. in another thread as RocketMQ does; by default it is done at once.
 
     * `deleted`: Physical offsets of the first and the last record of the files that `load` deleted; None if it deleted
       none.
@@ -90,7 +89,6 @@ class IndexService:
         on_full: Callable[[int], None] | None = None,
         on_error: Callable[[], None] | None = None,
         time_zone: tzinfo | None = None,
-        run: Callable[[Callable[[], None]], None] | None = None,
     ) -> None:
         check_index_sizes(rules)
         self.directory = directory
@@ -103,7 +101,6 @@ class IndexService:
         self._on_full = on_full
         self._on_error = on_error
         self._time_zone = time_zone
-        self._run = run
         self._files: list[IndexFile] = []
         self._lock = RLock()
 
@@ -230,19 +227,14 @@ class IndexService:
         return name
 
     def _flush_full(self, file: IndexFile) -> None:
-        def flush() -> None:
-            try:
-                file.flush()
-            except OSError as error:
-                _LOG.error("index file %s is full and could not be flushed: %s", file.path, error)
-                return
-            if file.end_timestamp > 0 and self._on_full is not None:
-                self._on_full(file.end_timestamp)
-
-        if self._run is None:
-            flush()
-        else:
-            self._run(flush)
+        """Flush a full file and call `on_full`, at once; RocketMQ does so in another thread."""
+        try:
+            file.flush()
+        except OSError as error:
+            _LOG.error("index file %s is full and could not be flushed: %s", file.path, error)
+            return
+        if file.end_timestamp > 0 and self._on_full is not None:
+            self._on_full(file.end_timestamp)
 
     def write_back_or_fail(self, file: IndexFile) -> bool:
         """Write a file back; False if that failed."""

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta, timezone
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pytest
@@ -22,10 +22,6 @@ from store_core.queue.index_format import IndexHeader
 from store_core.queue.index_service import IndexService, index_file_name, next_index_file_name
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.queue.index_builders import ALWAYS, contents, index_service, request, requests, rules
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
 
 _BEGIN = 1_700_000_000_000
 
@@ -317,18 +313,6 @@ def test_a_full_file_that_can_not_be_synced_is_not_told_of(tmp_path: Path) -> No
     _fill(index, 3)
 
     assert ([], None) == (told, index.failure)
-
-
-def test_the_flush_of_a_full_file_can_run_elsewhere(tmp_path: Path) -> None:
-    later: list[Callable[[], None]] = []
-    told: list[int] = []
-    index = index_service(tmp_path, rules(10, 3), on_full=told.append, run=later.append)
-    _fill(index, 3)
-    assert [] == told
-    for flush in later:
-        flush()
-
-    assert [_BEGIN + 1] == told
 
 
 # What fails
