@@ -19,7 +19,7 @@ from store_core.files.store_kind import StoreUse
 from store_core.files.store_lock import AbortFile, is_lock_held
 from store_core.files.store_path import ConfiguredRoot
 from store_core.format.release import DEFAULT_RELEASE
-from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
+from store_core.queue.dispatch.rocketmq_check import Strictness, check_message_and_return_size
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.log_adoption import LogAdoption
 from store_core.store.memory import keep_freed_memory
@@ -398,9 +398,8 @@ class DefaultMessageStore(StoreReading):
         if view is None:
             return True
         position, rules = offset % queue.file_size, self._services.rules
-        return check_message_and_return_size(
-            view, position, len(view), rules, check_crc=True, read_body=True
-        ).is_success
+        strictness = Strictness(check_crc=True, read_body=True)
+        return check_message_and_return_size(view, position, len(view), rules, strictness).is_success
 
 
 def _configured(

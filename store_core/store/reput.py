@@ -445,7 +445,7 @@ class ReputMessageService(ServiceThread):
         """Dispatch the records of a buffer; return False if dispatching stops for now."""
         stops_early = self._rules.features.stops_dispatch_at_confirmed_offset
         while buffer.read_size < buffer.size and (self.behind > 0 or not stops_early):
-            reader = WindowReader(buffer.segment, buffer.position, self._rules, check_crc=False, read_body=False)
+            reader = WindowReader(buffer.segment, buffer.position, self._rules)
             if not self._reput_records(buffer, reader, gather=gather):
                 return False
             if buffer.read_size >= buffer.size:

@@ -54,6 +54,7 @@ from store_core.queue.consume_queue_unit import (
     count_valid,
     units_of,
 )
+from store_core.queue.dispatch.rocketmq_check import Strictness
 from store_core.queue.index_file import IndexFile
 from store_core.queue.queue_path import QueueRules
 from store_core.queue.rocksdb_queues import parse_bound_key, unit_key
@@ -145,7 +146,7 @@ def _requests(_: Path) -> Judge:
         rules = QueueRules(
             release=RELEASES[choice % len(RELEASES)], delay_levels=DELAYS, verify_property_crc=choice >= 1 << 7
         )
-        checks = {"check_crc": bool(choice & 16), "read_body": bool(choice & 32), "check_dup_info": bool(choice & 64)}
+        checks = Strictness(bool(choice & 16), bool(choice & 32), bool(choice & 64))
         try:
             assert_reads_as_loop(Log(log, 0, []), 0, rules, checks, 3)
         except AssertionError as error:

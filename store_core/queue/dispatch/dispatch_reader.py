@@ -15,7 +15,7 @@ from store_core.format.layout import BLANK_SIZE, MAX_HEAD_SIZE, V6_BITS, MagicCo
 from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag
 from store_core.format.segment_view import Piece, SegmentView
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck, RequestBatch
-from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
+from store_core.queue.dispatch.rocketmq_check import REPUT, Strictness, check_message_and_return_size
 from store_core.queue.dispatch.stored_batch import QueueNumbers, StoredBatch, StoredFile
 
 if TYPE_CHECKING:
@@ -44,44 +44,35 @@ class DispatchReader:
 
     Equivalent to calling `check_message_and_return_size` for one record after the other until there is none.
 
-    * `raw`: uint8, shape (m,), contiguous: the file up to the end of what can be read.
-    * `start_offset`: Physical offset of its first byte, bytes. Records need not agree with it.
+    * `piece`: The file up to the end of what can be read. Records need not agree with its physical offset.
     * `position`: Where in the file to begin, bytes.
-    * `rules`: Rules by which records are read.
-    * `check_crc`, `read_body`, `check_dup_info`: As for `check_message_and_return_size`.
+    * `rules`, `strictness`: As for `check_message_and_return_size`.
     * `batch_rows`: Most records per batch.
 
     * `position`: End of the last record that was yielded; finally the place where no further record is.
     * `end`: The check that ended the iteration.
     """
 
-    def __init__(  # noqa: PLR0913 -- the bytes, where to begin, and how to check them
+    def __init__(
         self,
-        raw: npt.NDArray[np.uint8],
-        start_offset: int,
+        piece: Piece,
         position: int,
         rules: QueueRules,
-        *,
-        check_crc: bool,
-        read_body: bool,
-        check_dup_info: bool = False,
+        strictness: Strictness = REPUT,
         batch_rows: int = _BATCH_ROWS,
     ) -> None:
         self.position = position
         self.end = MessageCheck(is_success=False, size=-1)
-        self._raw = raw
-        self._start_offset = start_offset
+        self._raw, self._start_offset = piece
         self._rules = rules
-        self._check_crc = check_crc
-        self._read_body = read_body
-        self._check_dup_info = check_dup_info
+        self._strictness = strictness
         self._batch_rows = batch_rows
         self._kept: tuple[Run, ...] = ()
         self._is_over = False
         features = rules.features
-        checks_property_crc = features.has_property_crc and check_crc and rules.verify_property_crc
-        self._is_scalar = checks_property_crc or (features.checks_dup_info and check_dup_info)
-        self._file = StoredFile(raw, start_offset, rules)
+        checks_property_crc = features.has_property_crc and strictness.check_crc and rules.verify_property_crc
+        self._is_scalar = checks_property_crc or (features.checks_dup_info and strictness.check_dup_info)
+        self._file = StoredFile(*piece, rules)
 
     def along(self, kept: tuple[Run, ...], numbers: QueueNumbers | None = None) -> Self:
         """Take starts from runs of the chain through the same bytes, and queues found before; return the reader."""
@@ -91,15 +82,7 @@ class DispatchReader:
 
     def check(self, position: int) -> MessageCheck:
         """Run the definition's check at a position of the file."""
-        return check_message_and_return_size(
-            self._raw.data,
-            position,
-            self._raw.size,
-            self._rules,
-            check_crc=self._check_crc,
-            read_body=self._read_body,
-            check_dup_info=self._check_dup_info,
-        )
+        return check_message_and_return_size(self._raw.data, position, self._raw.size, self._rules, self._strictness)
 
     def __iter__(self) -> Iterator[DispatchBatch]:
         while not self._is_over:
@@ -175,7 +158,7 @@ class DispatchReader:
     def _first_failure(self, batch: StoredBatch) -> int:
         """Return the first row whose content makes it invalid; the number of rows if all are valid."""
         suspects = [batch.delayed.illegal_rows, batch.inner_candidates]
-        if self._check_crc and self._read_body:
+        if self._strictness.check_crc and self._strictness.read_body:
             suspects.append(_wrong_bodies(self._raw, batch))
         rows: list[int] = np.unique(np.concatenate(suspects)).tolist()
         for row in rows:
@@ -207,7 +190,7 @@ class WindowReader:
     Equal to a `DispatchReader` over all of its bytes: the chain leads to the windows, and where it ends the definition
     is asked for the one record there. A batch and its bytes are used before the next one is asked for.
 
-    * `check_crc`, `read_body`, `check_dup_info`: As for `DispatchReader`.
+    * `rules`, `strictness`: As for `DispatchReader`.
     * `limit`: Position at which other readers continue; by default there are none.
 
     * `position`: End of the last record; finally the place in the segment where no further record is.
@@ -215,15 +198,12 @@ class WindowReader:
     * `is_at_limit`: Whether the iteration ended at `limit`; `end` is meaningless then.
     """
 
-    def __init__(  # noqa: PLR0913 -- the bytes, where to begin, and how to check them
+    def __init__(
         self,
         segment: SegmentView,
         position: int,
         rules: QueueRules,
-        *,
-        check_crc: bool,
-        read_body: bool = True,
-        check_dup_info: bool = False,
+        strictness: Strictness = REPUT,
         limit: int | None = None,
     ) -> None:
         self.position = position
@@ -231,9 +211,7 @@ class WindowReader:
         self.is_at_limit = False
         self._segment = segment
         self._rules = rules
-        self._check_crc = check_crc
-        self._read_body = read_body
-        self._check_dup_info = check_dup_info
+        self._strictness = strictness
         self._limit = segment.size if limit is None else min(limit, segment.size)
         self._numbers = QueueNumbers()
 
@@ -271,7 +249,7 @@ class WindowReader:
         position, room = self.position, self._segment.size - self.position
         frame = self._segment.chunk(position, position + min(BLANK_SIZE, room)).data
         if len(frame) == BLANK_SIZE and read_frame(frame, 0)[1] == MagicCode.BLANK:  # nothing more of it is read
-            self.end = check_message_and_return_size(frame, 0, room, self._rules, check_crc=False, read_body=False)
+            self.end = check_message_and_return_size(frame, 0, room, self._rules)
             return True
         end = max(position + size, self._end_of_parts(position))
         raw = self._segment.chunk(position, min(end, self._segment.size))
@@ -298,7 +276,7 @@ class WindowReader:
         if magic not in _MAGIC_CODES:
             return position
         ends = [position + size]
-        if not (self._read_body and length > size):
+        if not (self._strictness.read_body and length > size):
             at = position + shape.size + length
             for width in (MagicCode(magic).topic_length_size, _PROPERTIES_LENGTH_SIZE):
                 if at + width > segment.size:
@@ -308,13 +286,4 @@ class WindowReader:
         return max((end for end in ends if end <= segment.size), default=position)
 
     def _reader(self, view: Piece, batch_rows: int = 2 * _BATCH_ROWS) -> DispatchReader:
-        return DispatchReader(
-            view.raw,
-            view.start_offset,
-            0,
-            self._rules,
-            check_crc=self._check_crc,
-            read_body=self._read_body,
-            check_dup_info=self._check_dup_info,
-            batch_rows=batch_rows,
-        )
+        return DispatchReader(view, 0, self._rules, self._strictness, batch_rows)

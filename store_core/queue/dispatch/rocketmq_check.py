@@ -9,7 +9,7 @@ physical offset is not checked, and malformed names are accepted.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from store_core.format.java import INT_BITS, LONG_BITS, SHORT_BITS, parse_java_int, tags_code, wrap
 from store_core.format.layout import BLANK_SIZE, HOST_V4, HOST_V6, V6_BITS, MagicCode, head_dtype, head_size
@@ -91,15 +91,24 @@ class _Buffer:
         return int.from_bytes(self.view[begin : begin + width], signed=True)
 
 
-def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose rules, and how strictly
-    view: memoryview,
-    position: int,
-    stop: int,
-    rules: QueueRules,
-    *,
-    check_crc: bool,
-    read_body: bool,
-    check_dup_info: bool = False,
+class Strictness(NamedTuple):
+    """What is checked of a record: by default what reput checks.
+
+    * `check_crc`, `read_body`: True for a recovery, False for reput (a body that is not read is not checked).
+    * `check_dup_info`: Whether a message must state where it was replicated from: recovery with ``duplicationEnable``,
+      5.0 and later.
+    """
+
+    check_crc: bool = False
+    read_body: bool = False
+    check_dup_info: bool = False
+
+
+REPUT: Final = Strictness()
+
+
+def check_message_and_return_size(
+    view: memoryview, position: int, stop: int, rules: QueueRules, strictness: Strictness = REPUT
 ) -> MessageCheck:
     """Check what is at a position of a log file, and make its dispatch request.
 
@@ -107,9 +116,6 @@ def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose ru
     * `position`: Where to check.
     * `stop`: End of the readable bytes: of the file for a recovery, of the written part for reput.
     * `rules`: Rules to check by; `rules.delay_levels` is empty until RocketMQ has loaded its table of delays.
-    * `check_crc`, `read_body`: True for a recovery, False for reput (a body that is not read is not checked).
-    * `check_dup_info`: Whether a message must state where it was replicated from: recovery with ``duplicationEnable``,
-      5.0 and later.
 
     Notes
     -----
@@ -125,7 +131,7 @@ def check_message_and_return_size(  # noqa: PLR0913 -- what to read, by whose ru
     size, magic = frame
     parts = _Parts(_Buffer(view, position, stop, size), magic, rules)
     try:
-        return parts.check(check_crc=check_crc, read_body=read_body, check_dup_info=check_dup_info)
+        return parts.check(strictness)
     except (_UnreadableError, ValueError):
         return _UNREADABLE
 
@@ -163,8 +169,9 @@ class _Parts:
         self.topic = ""
         self.properties: dict[str, str] | None = None
 
-    def check(self, *, check_crc: bool, read_body: bool, check_dup_info: bool) -> MessageCheck:
+    def check(self, strictness: Strictness) -> MessageCheck:
         """Read and check all of them, in the order of ``CommitLog.checkMessageAndReturnSize``."""
+        check_crc, read_body, check_dup_info = strictness
         features = self.rules.features
         is_crc_in_properties = features.has_property_crc and self.rules.verify_property_crc
         self._read_head()

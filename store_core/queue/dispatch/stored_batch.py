@@ -240,7 +240,7 @@ class StoredFile:
     def request(self, start: int) -> DispatchRequest:
         """Return the request of a record that is known to be valid."""
         view, stop = self.raw.data, self.raw.size
-        check = check_message_and_return_size(view, start, stop, self.rules, check_crc=False, read_body=False)
+        check = check_message_and_return_size(view, start, stop, self.rules)
         if check.request is None:
             problem, advice = "record changed while it was read", "Another process writes to the file; read it again."
             raise CorruptRecordError(problem, "<memory>", self.start_offset + start, "a record", "none", b"", advice)

@@ -25,6 +25,7 @@ from store_core.format.segment_view import Piece, SegmentView
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, QueueNumbering, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
+from store_core.queue.dispatch.rocketmq_check import Strictness
 from store_core.queue.dispatch.stored_batch import StoredBatch
 from store_core.queue.index_format import MessageKeys
 from store_core.queue.queue_assignment import BatchAssignment, RefusedUnit, assign_batch
@@ -98,9 +99,8 @@ class SalvagedReader:
         self.lost.add(first + begin, first + end, text)
 
     def _reader(self, position: int, stop: int) -> DispatchReader:
-        crc = self._check_crc
-        raw, first = self._raw[:stop], self._start_offset + self._base
-        return DispatchReader(raw, first, position, self._rules, check_crc=crc, read_body=crc)
+        piece = Piece(self._raw[:stop], self._start_offset + self._base)
+        return DispatchReader(piece, position, self._rules, Strictness(self._check_crc, read_body=self._check_crc))
 
     def _proven(self, run: Run) -> Iterator[Run]:
         """Yield the stretches between records that do not match their checksum, or have no store time."""
@@ -206,9 +206,8 @@ class SegmentScan:
     def _reader(self, opened: SegmentBytes) -> WindowReader | SalvagedReader:
         view, rules = self.part.segment.view(opened), self.rules
         if not rules.is_salvaged:
-            return WindowReader(
-                view, self.part.begin, rules.queue_rules, check_crc=rules.check_crc, limit=self.part.end
-            )
+            strictness = Strictness(rules.check_crc, read_body=True)
+            return WindowReader(view, self.part.begin, rules.queue_rules, strictness, self.part.end)
         reader = SalvagedReader(
             view.up_to(self.part.end), rules.queue_rules,
             check_crc=rules.check_crc, is_last=self.part.is_last, is_proven=rules.is_proven,

@@ -12,6 +12,7 @@ from store_core.format.record.record_head import read_frame, store_timestamp
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.times import iso_time
 from store_core.queue.dispatch.dispatch_reader import WindowReader
+from store_core.queue.dispatch.rocketmq_check import Strictness
 from store_core.snapshot.log_end import FoundEnd, segment_ends
 
 if TYPE_CHECKING:
@@ -104,8 +105,8 @@ def _follow_file(
 
 
 def _reader(segment: SegmentView, position: int, rules: QueueRules) -> WindowReader:
-    duplication = rules.is_duplication_enabled
-    return WindowReader(segment, position, rules, check_crc=rules.check_crc, check_dup_info=duplication)
+    strictness = Strictness(rules.check_crc, read_body=True, check_dup_info=rules.is_duplication_enabled)
+    return WindowReader(segment, position, rules, strictness)
 
 
 def _explain(

@@ -11,9 +11,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from store_core.format.release import Release
+from store_core.format.segment_view import Piece
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
-from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
+from store_core.queue.dispatch.rocketmq_check import Strictness, check_message_and_return_size
 from store_core.queue.queue_path import QueueRules
 from tests import strategies
 from tests.builders import Record, blank_record, pack_properties
@@ -134,35 +135,36 @@ def dispatch_logs(draw: st.DrawFn) -> Log:
 
 
 @st.composite
-def readings(draw: st.DrawFn) -> tuple[QueueRules, dict[str, bool]]:
+def readings(draw: st.DrawFn) -> tuple[QueueRules, Strictness]:
     """Draw rules, and what is checked."""
     rules = QueueRules(
         release=draw(st.sampled_from(RELEASES)),
         delay_levels=draw(st.sampled_from([DELAYS, DELAYS, ()])),
         verify_property_crc=draw(st.sampled_from([False, False, False, True])),
     )
-    checks = {name: draw(st.booleans()) for name in ("check_crc", "read_body")}
-    return rules, {**checks, "check_dup_info": draw(st.sampled_from([False, False, False, True]))}
+    return rules, Strictness(
+        draw(st.booleans()), draw(st.booleans()), draw(st.sampled_from([False, False, False, True]))
+    )
 
 
 def read_one_by_one(
-    data: bytes, position: int, rules: QueueRules, **checks: bool
+    data: bytes, position: int, rules: QueueRules, checks: Strictness
 ) -> tuple[list[DispatchRequest], list[int], int, MessageCheck]:
     """Return the requests, where their records start, and where and how they end: by the definition."""
     view = memoryview(data)
     requests, starts = [], []
-    while (check := check_message_and_return_size(view, position, len(view), rules, **checks)).request is not None:
+    while (check := check_message_and_return_size(view, position, len(view), rules, checks)).request is not None:
         requests.append(check.request)
         starts.append(position)
         position += check.size
     return requests, starts, position, check
 
 
-def assert_reads_as_loop(log: Log, position: int, rules: QueueRules, checks: dict[str, bool], batch_rows: int) -> None:
+def assert_reads_as_loop(log: Log, position: int, rules: QueueRules, checks: Strictness, batch_rows: int) -> None:
     """Compare a reader with the loop over the definition: requests, columns, and the end."""
-    requests, starts, stop, end = read_one_by_one(log.data, position, rules, **checks)
+    requests, starts, stop, end = read_one_by_one(log.data, position, rules, checks)
     raw = np.frombuffer(log.data, np.uint8)
-    reader = DispatchReader(raw, log.start_offset, position, rules, **checks, batch_rows=batch_rows)
+    reader = DispatchReader(Piece(raw, log.start_offset), position, rules, checks, batch_rows)
     first = 0
     for batch in reader:
         expected = requests[first : first + len(batch)]

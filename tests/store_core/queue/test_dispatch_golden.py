@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from store_core.format.record.delayed import parse_delay_levels
+from store_core.format.segment_view import Piece
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, MessageCheck, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
+from store_core.queue.dispatch.rocketmq_check import REPUT, Strictness
 from store_core.queue.queue_path import QueueRules
 from tests.store_core.queue.dispatch_logs import RELEASES, assert_same_columns, read_one_by_one
 
@@ -24,8 +26,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.golden
 
 LEVELS: Final = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h")
-RECOVERY: Final = {"check_crc": True, "read_body": True, "check_dup_info": False}
-REPUT: Final = {"check_crc": False, "read_body": False, "check_dup_info": False}
+RECOVERY: Final = Strictness(check_crc=True, read_body=True)
 
 
 def rules_of(store: UnpackedStore, **rules: bool) -> QueueRules:
@@ -87,19 +88,21 @@ def test_record_by_record_dispatch_is_that_of_rocketmq(golden_store: UnpackedSto
     rules = rules_of(golden_store)
 
     def read(segment: Path) -> tuple[list[DispatchRequest], MessageCheck]:
-        requests, _, _, end = read_one_by_one(segment.read_bytes(), 0, rules, **RECOVERY)
+        requests, _, _, end = read_one_by_one(segment.read_bytes(), 0, rules, RECOVERY)
         return requests, end
 
     assert_same_answers(answers(golden_store), read_log(golden_store, read))
 
 
 @pytest.mark.parametrize("checks", [RECOVERY, REPUT], ids=["recovery", "reput"])
-def test_in_batches_dispatch_is_that_of_record_by_record(golden_store: UnpackedStore, checks: dict[str, bool]) -> None:
+def test_in_batches_dispatch_is_that_of_record_by_record(golden_store: UnpackedStore, checks: Strictness) -> None:
     rules = rules_of(golden_store)
     for segment in golden_store.segments:
         data = segment.read_bytes()
-        requests, starts, stop, end = read_one_by_one(data, 0, rules, **checks)
-        reader = DispatchReader(np.frombuffer(data, np.uint8), int(segment.name), 0, rules, **checks, batch_rows=300)
+        requests, starts, stop, end = read_one_by_one(data, 0, rules, checks)
+        reader = DispatchReader(
+            Piece(np.frombuffer(data, np.uint8), int(segment.name)), 0, rules, checks, batch_rows=300
+        )
         first = 0
         for batch in reader:
             rows = slice(first, first + len(batch))
@@ -114,9 +117,9 @@ def test_property_checksums_of_rocketmq_are_right(golden_store: UnpackedStore) -
     rules = rules_of(golden_store, verify_property_crc=True)
     data = golden_store.segments[0].read_bytes()
     has_checksums = golden_store.golden.scenario == "propcrc"
-    demanded = read_one_by_one(data, 0, rules, **RECOVERY)[0]
+    demanded = read_one_by_one(data, 0, rules, RECOVERY)[0]
 
     if has_checksums or not rules.features.has_property_crc:
-        assert read_one_by_one(data, 0, rules_of(golden_store), **RECOVERY)[0] == demanded
+        assert read_one_by_one(data, 0, rules_of(golden_store), RECOVERY)[0] == demanded
     else:
         assert [] == demanded

@@ -80,7 +80,7 @@ def reput_by_the_book(
             break
         reput, size, read = file.file_from_offset + position, len(view) - position, 0
         while read < size and goes_on and (rules.release != "5.3" or reput < end):
-            check = check_message_and_return_size(view, position, len(view), rules, check_crc=False, read_body=False)
+            check = check_message_and_return_size(view, position, len(view), rules)
             if rules.release == "5.3" and reput + check.size > end:
                 return reput, seen
             if check.request is not None:

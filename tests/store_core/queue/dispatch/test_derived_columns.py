@@ -14,9 +14,11 @@ from hypothesis import strategies as st
 from store_core import MessageStoreConfig
 from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch, encode_batch
 from store_core.format.record.encode import EncodeRules
+from store_core.format.segment_view import Piece
 from store_core.queue.dispatch.dispatch_batch import IndexHashes
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.dispatch.precomputed_batch import DerivedColumns, derive_columns
+from store_core.queue.dispatch.rocketmq_check import Strictness
 from tests.store_core.format.columnar.test_encode_batch import BORN, TIME, batches
 
 if TYPE_CHECKING:
@@ -35,7 +37,9 @@ def columns(records: EncodedBatch, rules: QueueRules) -> tuple[list[int], list[t
     data = complete_batch(records, slice(0, len(records)), 0, np.zeros(len(records), np.int64), TIME)
     codes: list[int] = []
     keys: list[tuple[int, int]] = []
-    for batch in DispatchReader(np.frombuffer(data, np.uint8), 0, 0, rules, check_crc=True, read_body=True):
+    for batch in DispatchReader(
+        Piece(np.frombuffer(data, np.uint8), 0), 0, rules, Strictness(check_crc=True, read_body=True)
+    ):
         found = batch.index_hashes(with_tags=rules.features.indexes_tags)
         keys += zip((found.rows + len(codes)).tolist(), found.hashes.tolist(), strict=True)
         codes += batch.tags_code.tolist()

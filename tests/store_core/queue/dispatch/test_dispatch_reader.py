@@ -16,9 +16,11 @@ from hypothesis import strategies as st
 from store_core.errors import CorruptRecordError
 from store_core.format.columnar import checksums, property_spans
 from store_core.format.java import hash_code, positive_hash
+from store_core.format.segment_view import Piece
 from store_core.queue.dispatch import dispatch_reader
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
+from store_core.queue.dispatch.rocketmq_check import REPUT, Strictness
 from store_core.queue.queue_path import QueueRules
 from tests.builders import MAGIC_AT, Record, blank_record, pack_properties
 from tests.store_core.queue.dispatch_logs import (
@@ -37,10 +39,9 @@ if TYPE_CHECKING:
 
     from store_core.format.release import Release
 
-REPUT = {"check_crc": False, "read_body": False, "check_dup_info": False}
-RECOVERY = {"check_crc": True, "read_body": True, "check_dup_info": False}
+RECOVERY = Strictness(check_crc=True, read_body=True)
 MOST_MEMORY = 16 << 20
-Reading = tuple[QueueRules, dict[str, bool]]
+Reading = tuple[QueueRules, Strictness]
 
 batch_rows = st.sampled_from([1, 2, 5, 1 << 14])
 
@@ -105,7 +106,7 @@ def test_delayed_records_among_many_get_the_time_they_are_due(release: Release) 
     ]
     log = log_of(*many(20), *delayed, *many(20))
     (batch,) = DispatchReader(
-        np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(release=release, delay_levels=DELAYS), **REPUT
+        Piece(np.frombuffer(log.data, np.uint8), 0), 0, QueueRules(release=release, delay_levels=DELAYS), REPUT
     )
     due = [number + DELAYS[min(number % 5, 3) - 1] if number % 5 else ord("a") for number in range(50)]
 
@@ -115,7 +116,7 @@ def test_delayed_records_among_many_get_the_time_they_are_due(release: Release) 
 def test_a_delay_that_is_no_number_ends_the_log() -> None:
     bad = Record(topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "soon"})
     log = log_of(*many(3), bad, *many(3))
-    reader = DispatchReader(np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(), **REPUT)
+    reader = DispatchReader(Piece(np.frombuffer(log.data, np.uint8), 0), 0, QueueRules(), REPUT)
 
     assert [3] == [len(batch) for batch in reader]
     assert (False, -1) == (reader.end.is_success, reader.end.size)
@@ -126,8 +127,8 @@ def test_a_checksum_that_is_wrong_ends_the_log_only_where_it_is_checked() -> Non
     log = log_of(*many(30), Record(b"body", crc=1), *many(30))
     raw = np.frombuffer(log.data, np.uint8)
 
-    assert 30 == sum(map(len, DispatchReader(raw, 0, 0, QueueRules(), **RECOVERY)))
-    assert 61 == sum(map(len, DispatchReader(raw, 0, 0, QueueRules(), **REPUT)))
+    assert 30 == sum(map(len, DispatchReader(Piece(raw, 0), 0, QueueRules(), RECOVERY)))
+    assert 61 == sum(map(len, DispatchReader(Piece(raw, 0), 0, QueueRules(), REPUT)))
 
 
 def test_inner_batches_have_their_base_and_size_in_5_x_alone() -> None:
@@ -135,7 +136,7 @@ def test_inner_batches_have_their_base_and_size_in_5_x_alone() -> None:
     raw = np.frombuffer(log_of(*many(4), inner).data, np.uint8)
     sizes = {
         release: [
-            batch.batch_size.tolist() for batch in DispatchReader(raw, 0, 0, QueueRules(release=release), **REPUT)
+            batch.batch_size.tolist() for batch in DispatchReader(Piece(raw, 0), 0, QueueRules(release=release), REPUT)
         ]
         for release in RELEASES
     }
@@ -149,7 +150,7 @@ def test_ipv6_records_are_misread_by_4_3_alone() -> None:
     raw = np.frombuffer(log.data, np.uint8)
     ends = {}
     for release in RELEASES:
-        reader = DispatchReader(raw, 0, 0, QueueRules(release=release), **REPUT)
+        reader = DispatchReader(Piece(raw, 0), 0, QueueRules(release=release), REPUT)
         ends[release] = (sum(map(len, reader)), reader.end.is_success)
 
     assert {release: (3 if release == "4.3" else 7, False) for release in RELEASES} == ends
@@ -157,7 +158,7 @@ def test_ipv6_records_are_misread_by_4_3_alone() -> None:
 
 def test_a_reader_stopped_between_batches_stands_behind_the_last_one() -> None:
     log = log_of(*many(10), blank_record(100))
-    reader = DispatchReader(np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(), **REPUT, batch_rows=4)
+    reader = DispatchReader(Piece(np.frombuffer(log.data, np.uint8), 0), 0, QueueRules(), REPUT, batch_rows=4)
     batches = iter(reader)
     next(batches)
 
@@ -202,7 +203,7 @@ def test_strings_full_of_separators_take_bounded_memory() -> None:
     raw = np.frombuffer(log_of(*[Record(properties=b"\x02" * 32_767)] * 300).data, np.uint8)
     tracemalloc.start()
     try:
-        rows = sum(map(len, DispatchReader(raw, 0, 0, QueueRules(), **REPUT)))
+        rows = sum(map(len, DispatchReader(Piece(raw, 0), 0, QueueRules(), REPUT)))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -213,7 +214,7 @@ def test_strings_full_of_separators_take_bounded_memory() -> None:
 
 def test_batches_of_one_file_number_their_own_queues_only() -> None:
     log = log_of(*(Record(topic=f"t{number // 2}") for number in range(8)))
-    batches = list(DispatchReader(np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(), **REPUT, batch_rows=2))
+    batches = list(DispatchReader(Piece(np.frombuffer(log.data, np.uint8), 0), 0, QueueRules(), REPUT, batch_rows=2))
 
     assert [((f"t{number}", 0),) for number in range(4)] == [batch.queues for batch in batches]
     assert [[0, 0]] * 4 == [batch.queue_codes.tolist() for batch in batches]
@@ -221,14 +222,14 @@ def test_batches_of_one_file_number_their_own_queues_only() -> None:
 
 def test_topics_that_java_can_not_tell_apart_are_one_queue() -> None:
     log = log_of(Record(topic=b"\xff"), Record(topic=b"\xfe"), Record(topic="\ufffd"))
-    (batch,) = DispatchReader(np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(), **REPUT)
+    (batch,) = DispatchReader(Piece(np.frombuffer(log.data, np.uint8), 0), 0, QueueRules(), REPUT)
 
     assert (("\ufffd", 0),) == batch.queues
 
 
 def test_a_record_that_changed_since_is_an_error_and_not_another_request() -> None:
     data = bytearray(log_of(*many(3)).data)
-    (batch,) = DispatchReader(np.frombuffer(data, np.uint8), 4096, 0, QueueRules(), **REPUT)
+    (batch,) = DispatchReader(Piece(np.frombuffer(data, np.uint8), 4096), 0, QueueRules(), REPUT)
     data[MAGIC_AT] = 0
 
     with pytest.raises(CorruptRecordError, match="changed while it was read at offset 4096"):
@@ -239,8 +240,8 @@ def test_a_record_that_changed_since_is_an_error_and_not_another_request() -> No
 def test_rolled_back_records_are_not_indexed_and_unique_keys_come_first_and_tags_last(tags: str | None) -> None:
     keys = {"KEYS": "a  b", "UNIQ_KEY": "u"} | ({} if tags is None else {"TAGS": tags})
     log = log_of(*(Record(topic="T", sys_flag=flag, properties=pack_properties(keys)) for flag in (0, 12, 4, 8)))
-    requests, starts, _, _ = read_one_by_one(log.data, 0, QueueRules(), **REPUT)
-    (batch,) = DispatchReader(np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(), **REPUT)
+    requests, starts, _, _ = read_one_by_one(log.data, 0, QueueRules(), REPUT)
+    (batch,) = DispatchReader(Piece(np.frombuffer(log.data, np.uint8), 0), 0, QueueRules(), REPUT)
 
     hashes = batch.index_hashes(with_tags=True)
     indexed = ["T#u", "T#a", "T#b"] + ([] if tags is None else ["T#T#t"])
@@ -253,8 +254,8 @@ def test_rolled_back_records_are_not_indexed_and_unique_keys_come_first_and_tags
 @pytest.mark.parametrize("first", ["index_hashes", "queues", "topic", "tags_code", "keys", "unique_key", "batch_size"])
 def test_any_column_can_be_the_first_to_be_asked_for(first: str) -> None:
     log = log_of(*many(9, topic="T", properties={"KEYS": "a b", "TAGS": "t", "UNIQ_KEY": "u"}))
-    requests, starts, _, _ = read_one_by_one(log.data, 0, QueueRules(), **REPUT)
-    (batch,) = DispatchReader(np.frombuffer(log.data, np.uint8), 0, 0, QueueRules(), **REPUT)
+    requests, starts, _, _ = read_one_by_one(log.data, 0, QueueRules(), REPUT)
+    (batch,) = DispatchReader(Piece(np.frombuffer(log.data, np.uint8), 0), 0, QueueRules(), REPUT)
     column = getattr(batch, first)
     if callable(column):
         column(with_tags=True)

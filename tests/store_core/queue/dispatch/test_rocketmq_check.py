@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from store_core.format.java import hash_code
 from store_core.format.release import Release, rules_of
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, MessageCheck
-from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
+from store_core.queue.dispatch.rocketmq_check import Strictness, check_message_and_return_size
 from store_core.queue.queue_path import QueueRules
 from tests.builders import BODY_LENGTH_AT, MAGIC_AT, SIZE_AT, SYS_FLAG_AT, Record, blank_record
 from tests.store_core.queue.dispatch_logs import DELAYS, RELEASES, dispatch_logs, readings, with_property_crc
@@ -45,9 +45,7 @@ def check(
         position,
         len(stored),
         replace(QueueRules(release=release, delay_levels=DELAYS), **rules),  # type: ignore[arg-type]
-        check_crc=check_crc,
-        read_body=read_body,
-        check_dup_info=check_dup_info,
+        Strictness(check_crc, read_body, check_dup_info),
     )
 
 
@@ -320,11 +318,11 @@ def test_a_record_is_found_behind_others(release: Release) -> None:
 
 @given(mutated(dispatch_logs()), readings(), st.integers(0, 1 << 12))
 def test_any_bytes_anywhere_are_judged_without_an_error(
-    log: Log, reading: tuple[QueueRules, dict[str, bool]], position: int
+    log: Log, reading: tuple[QueueRules, Strictness], position: int
 ) -> None:
     rules, checks = reading
     for at in (*log.starts, position):
-        found = check_message_and_return_size(memoryview(log.data), at, len(log.data), rules, **checks)
+        found = check_message_and_return_size(memoryview(log.data), at, len(log.data), rules, checks)
 
         assert found.is_record == (found.request is not None)
         assert not found.is_record or found.parsed == found.size

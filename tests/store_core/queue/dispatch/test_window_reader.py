@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 from store_core.format.columnar import chain
 from store_core.format.release import RELEASES, Release
-from store_core.format.segment_view import SegmentView
+from store_core.format.segment_view import Piece, SegmentView
 from store_core.queue.dispatch import dispatch_reader
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
+from store_core.queue.dispatch.rocketmq_check import Strictness
 from store_core.queue.queue_path import QueueRules
 from tests.builders import MAGIC_BLANK, Record
 from tests.segment import windowed
@@ -29,16 +30,16 @@ if TYPE_CHECKING:
 
 @given(mutated(dispatch_logs()) | dispatch_logs() | layouts(), readings(), st.data())
 def test_windows_give_what_all_bytes_give(
-    log: Log, reading: tuple[QueueRules, dict[str, bool]], data: st.DataObject
+    log: Log, reading: tuple[QueueRules, Strictness], data: st.DataObject
 ) -> None:
     rules, checks = reading
     limit = data.draw(st.integers(0, len(log.data)) | st.just(len(log.data)))
     raw = np.frombuffer(log.data, np.uint8)
-    whole = DispatchReader(raw, log.start_offset, 0, rules, **checks)
+    whole = DispatchReader(Piece(raw, log.start_offset), 0, rules, checks)
     expected = [each for batch in whole for each in zip(batch.starts.tolist(), batch.requests(), strict=True)]
     found, few = [], data.draw(st.sampled_from([8, 200, 4096]))
     with patch.multiple(chain, _LEAST=150, _LARGEST=300), patch.multiple(dispatch_reader, _FEW_BYTES=few, _HEAD=120):
-        reader = WindowReader(windowed(log.data, log.start_offset), 0, rules, **checks, limit=limit)
+        reader = WindowReader(windowed(log.data, log.start_offset), 0, rules, checks, limit=limit)
         for batch, view in reader:
             first = view.start_offset - log.start_offset
             found += [
@@ -59,7 +60,8 @@ def test_windows_give_what_all_bytes_give(
 def test_a_blank_record_is_not_read_however_far_it_reaches(release: Release) -> None:
     size, record = 1 << 30, Record(b"body").encode()
     source = MostlyBlank(record + struct.pack(">iI", size - len(record), MAGIC_BLANK))
-    reader = WindowReader(SegmentView(source, size, 0), 0, QueueRules(release=release), check_crc=True)
+    strictness = Strictness(check_crc=True, read_body=True)
+    reader = WindowReader(SegmentView(source, size, 0), 0, QueueRules(release=release), strictness)
 
     assert [0] == [start for batch, _ in reader for start in batch.starts.tolist()]
     assert reader.end.is_blank
