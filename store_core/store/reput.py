@@ -93,8 +93,8 @@ class Dispatcher:
     def __init__(
         self, queues: ConsumeQueueStore, index: IndexService, filter_bit_map: FilterBitMap | None = None
     ) -> None:
-        self._queues = queues
-        self._index = index
+        self.queues = queues
+        self.index = index
         self._filter_bit_map = filter_bit_map
         self.dispatched = 0
         self._beside: IndexThread | None = None
@@ -102,7 +102,7 @@ class Dispatcher:
     @contextmanager
     def indexing_beside(self) -> Iterator[None]:
         """Build the index in a separate thread during the context; on exit it is complete."""
-        with IndexThread(self._index) as beside:
+        with IndexThread(self.index) as beside:
             self._beside = beside
             try:
                 yield
@@ -114,8 +114,8 @@ class Dispatcher:
         """Dispatch one record (``DefaultMessageStore.doDispatch``); return it with its bit map."""
         if self._filter_bit_map is not None:
             request = replace(request, bit_map=self._filter_bit_map(request))
-        self._queues.put(request)
-        self._index.build_index(request)
+        self.queues.put(request)
+        self.index.build_index(request)
         self.dispatched += 1
         return request
 
@@ -125,8 +125,8 @@ class Dispatcher:
         That is a message of a topic without a name, whose unit in queue 0 points to the start of the log.
         """
         request = DispatchRequest("", 0, 0, size, 0, 0, 0, keys="", properties={})
-        self._queues.put_nameless(request)
-        self._index.build_index(request)
+        self.queues.put_nameless(request)
+        self.index.build_index(request)
         self.dispatched += 1
 
     def dispatch_batch(self, batch: DispatchBatch, *, gather: bool = False) -> DispatchBatch:
@@ -137,20 +137,20 @@ class Dispatcher:
         """
         mapped = None if self._filter_bit_map is None else self._with_bit_maps(batch, self._filter_bit_map)
         if mapped is None and gather:
-            self._queues.gather_batch(batch)
+            self.queues.gather_batch(batch)
         elif mapped is None:
-            self._queues.put_batch(batch)
+            self.queues.put_batch(batch)
         else:
             batch = mapped
             for request in batch.requests():
-                self._queues.put(request)
+                self.queues.put(request)
         self._build_indexes(batch)
         self.dispatched += len(batch)
         return batch
 
     def _build_indexes(self, batch: DispatchBatch) -> None:
         if self._beside is None:
-            self._index.build_indexes(batch, write_back=False)
+            self.index.build_indexes(batch, write_back=False)
         else:  # the queues have already computed the shared columns, so the threads never compute the same one
             self._beside.build(batch)
 
@@ -163,10 +163,10 @@ class Dispatcher:
 
     def write_back(self) -> None:
         """Write what was dispatched to queues and index; needed before a checkpoint or clean exit covers it."""
-        self._queues.put_gathered()
+        self.queues.put_gathered()
         if self._beside is not None:
             self._beside.wait()
-        self._index.write_back()
+        self.index.write_back()
 
 
 def select_rows(batch: DispatchBatch, chosen: npt.NDArray[np.bool_]) -> DispatchBatch | None:

@@ -126,7 +126,7 @@ class StoreServices:
             is_master=setup.broker.broker_id == 0, notifies=setup.notifies,
         )  # fmt: skip
         log.on_moved = self.reput.wakeup
-        self.recovery = StoreRecovery(log, self.queues, self.index, self.checkpoint, dispatcher, rules)
+        self.recovery = StoreRecovery(log, self.checkpoint, dispatcher, rules)
         self.flush_service = FlushConsumeQueueService(config, self.queues, self.checkpoint, clock)
         self._checkpoint_service = FlushCheckpointService(self.checkpoint, clock)
         self.clean = CleanServices(config, log, space, self.queues, self.index, clock)

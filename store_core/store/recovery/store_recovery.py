@@ -55,7 +55,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store_core.files.mapped_file import MappedFile
-    from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.index_service import IndexService
     from store_core.queue.queue_path import QueueRules
@@ -188,18 +187,10 @@ class StoreRecovery:
       refuse the store.
     """
 
-    def __init__(  # noqa: PLR0913 -- everything to be made consistent
-        self,
-        log: CommitLog,
-        queues: ConsumeQueueStore,
-        index: IndexService,
-        checkpoint: StoreCheckpoint,
-        dispatcher: Dispatcher,
-        rules: QueueRules,
-    ) -> None:
+    def __init__(self, log: CommitLog, checkpoint: StoreCheckpoint, dispatcher: Dispatcher, rules: QueueRules) -> None:
         self._log = log
-        self._queues = queues
-        self._index = index
+        self._queues = dispatcher.queues
+        self._index = dispatcher.index
         self._checkpoint = checkpoint
         self._dispatcher = dispatcher
         self._rules = rules
@@ -225,13 +216,13 @@ class StoreRecovery:
         * `last_exit_ok`: Whether no ``abort`` file was left.
         """
         self._note(last_exit_ok=last_exit_ok, is_live=self.is_live)
-        self._load(last_exit_ok=last_exit_ok)
+        self._load()
         cover = self._queues.recover()
         self._note(queues_cover=cover)
         if self._log.mapped_file_queue.mapped_files:
-            self._recover_log(cover, last_exit_ok=last_exit_ok)
+            self._recover_log(cover)
         else:
-            self._recover_nothing(last_exit_ok=last_exit_ok)
+            self._recover_nothing()
         if not self.is_live:
             self._queues.clear_tails()
         if not last_exit_ok or self._is_cut:
@@ -336,12 +327,12 @@ class StoreRecovery:
 
     # ---- loading
 
-    def _load(self, *, last_exit_ok: bool) -> None:
+    def _load(self) -> None:
         notes = list(self._log.load())
         notes += self._log.mapped_file_queue.check_self()
         self._queues.load()
         self._checkpoint.load()
-        notes += self._index.load(last_exit_ok, self._checkpoint.index_msg_timestamp)
+        notes += self._index.load(self.report.last_exit_ok, self._checkpoint.index_msg_timestamp)
         self._notes = notes
         if not self._index.is_load_ok:
             raise SegmentLayoutError(f"RocketMQ {self._rules.release} refuses to load such a store: {notes[-1]}")
@@ -353,51 +344,51 @@ class StoreRecovery:
 
     # ---- the log
 
-    def _recover_log(self, cover: int, *, last_exit_ok: bool) -> None:
+    def _recover_log(self, cover: int) -> None:
         queue = self._log.mapped_file_queue
         files, loaded = queue.mapped_files, queue.loaded_files or queue.mapped_files
-        start = self._start_file(loaded, cover, last_exit_ok=last_exit_ok)
+        start = self._start_file(loaded, cover)
         first = loaded[start.number]
         self._tell_start(first, start)
         before = sum(file.file_from_offset < first.file_from_offset for file in files)
-        gap = None if last_exit_ok else close_index_gap(self._index, files, before, self._rules)
+        gap = None if self.report.last_exit_ok else close_index_gap(self._index, files, before, self._rules)
         if gap is not None:
             self._decide(gap.what, gap.where, gap.why)
         confirmed = self._log.confirm_offset
         found = find_end_of_files(files, verify_crc=self._rules.check_crc)
-        end = self._scan(loaded[start.number :], cover, last_exit_ok=last_exit_ok)
+        end = self._scan(loaded[start.number :], cover)
         kept = end.record_end if end.record_end is not None else min(end.end_offset, found.end_offset)
         if self.is_live:
             found, end = _as_of_now(found, end, kept)
         self._note(records=end.records, reason=end.reason, end=found, recovery_end_offset=kept)
         self._note(coverage=recovery_coverage(self._rules, is_whole=not start.number))
         if self._rules.features.keeps_confirmed_offset:
-            self._confirm(end, first.file_from_offset, confirmed, last_exit_ok=last_exit_ok)
+            self._confirm(end, confirmed if self.report.last_exit_ok else first.file_from_offset)
         if self._rules.features.cuts_queues_by_new_cover:
             cover = self._queues.max_physical_offset
         limit = files[-1].end_offset if self.is_live else end.end_offset  # units of newer records are right
         if self._rules.features.cuts_queues_before_log:
             self._queues.flush()
-            self._cut_queues(cover, end, limit, last_exit_ok=last_exit_ok)
+            self._cut_queues(cover, end, limit)
             self._cut_log(end)
         else:
             self._cut_log(end)
-            self._cut_queues(cover, end, limit, last_exit_ok=last_exit_ok)
+            self._cut_queues(cover, end, limit)
 
-    def _start_file(self, files: tuple[MappedFile, ...], cover: int, *, last_exit_ok: bool) -> StartFile:
+    def _start_file(self, files: tuple[MappedFile, ...], cover: int) -> StartFile:
         start = RecoveryStart(files, self._rules, self._checkpoint, self._log.config.commit_log_recover_max_num)
         if self._queues.is_in_rocksdb:
             return start.by_queues(cover)
-        return start.after_exit(cover) if last_exit_ok else start.after_crash()
+        return start.after_exit(cover) if self.report.last_exit_ok else start.after_crash()
 
     def _tell_start(self, file: MappedFile, start: StartFile) -> None:
         self._note(start_offset=file.file_from_offset)
         if start.number:
             self._decide(f"checked the log from {file.file_from_offset} on", file.path, start.why)
 
-    def _scan(self, files: tuple[MappedFile, ...], cover: int, *, last_exit_ok: bool) -> FollowedLog:
+    def _scan(self, files: tuple[MappedFile, ...], cover: int) -> FollowedLog:
         # A release that loads delay levels after recovery gives units of delayed messages the hash of their tags.
-        features = self._rules.features
+        features, last_exit_ok = self._rules.features, self.report.last_exit_ok
         rules = replace(self._rules, delay_levels=()) if features.loads_delay_levels_after_recovery else self._rules
         gate = RecoveryGate(self._dispatcher, rules, self._checkpoint, cover, last_exit_ok=last_exit_ok)
         on_half = self._dispatch_empty if features.goes_on_after_odd_size and not last_exit_ok else None
@@ -423,9 +414,11 @@ class StoreRecovery:
             )
             self._decide("counted one message", "queue 0 of the topic with no name", why)
 
-    def _confirm(self, end: FollowedLog, start_offset: int, confirmed: int, *, last_exit_ok: bool) -> None:
-        """Note the start of the last record in the checkpoint, where 5.3 takes it for the confirmed offset."""
-        without = confirmed if last_exit_ok else start_offset
+    def _confirm(self, end: FollowedLog, without: int) -> None:
+        """Note the start of the last record in the checkpoint, where 5.3 takes it for the confirmed offset.
+
+        * `without`: What is confirmed if there is no record.
+        """
         offset = end.last_record if end.last_record is not None else without
         self._checkpoint.confirm_physical_offset = offset
         self._note(confirm_offset=offset)
@@ -452,13 +445,13 @@ class StoreRecovery:
             what = f"deleted {counted(len(gone), 'segment')}"
             self._decide(what, where, f"beyond the log's end, {end.end_offset}")
 
-    def _recover_nothing(self, *, last_exit_ok: bool) -> None:
+    def _recover_nothing(self) -> None:
         """Recover a store without any segment."""
         features = self._rules.features
         self._note(confirm_offset=self._checkpoint.confirm_physical_offset if features.keeps_confirmed_offset else -1)
         if not len(self._queues):
             return
-        if last_exit_ok and not features.deletes_queues_of_lost_log:
+        if self.report.last_exit_ok and not features.deletes_queues_of_lost_log:
             self._decide(
                 f"kept {counted(len(self._queues), 'queue')}",
                 "consumequeue",
@@ -474,9 +467,9 @@ class StoreRecovery:
 
     # ---- the queues
 
-    def _cut_queues(self, cover: int, end: FollowedLog, limit: int, *, last_exit_ok: bool) -> None:
+    def _cut_queues(self, cover: int, end: FollowedLog, limit: int) -> None:
         by_cover = self._rules.features.cuts_queues_by_cover
-        is_cut = cover >= end.end_offset if by_cover else not last_exit_ok
+        is_cut = cover >= end.end_offset if by_cover else not self.report.last_exit_ok
         if is_cut:
             dropped = self._queues.truncate_dirty(limit)
             if dropped:
