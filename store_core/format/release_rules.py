@@ -34,25 +34,17 @@ def value(area: str, meaning: str, source: str) -> Any:  # noqa: ANN401 -- a fie
 
 _RECORDS: Final = "Records and properties"
 _FILES: Final = "Files"
-_QUEUES: Final = "Consume queues and index"
-_PUT: Final = "Putting"
-_LOG: Final = "Log, dispatching and replicas"
-_RECOVERY: Final = "Recovery"
-_GET: Final = "Getting and cleaning"
-_PULL: Final = "Pulling"
-_CONFIG: Final = "Files of the broker"
-_DELAY: Final = "Delayed messages"
 
 _record = partial(has, _RECORDS)
 _file = partial(has, _FILES)
-_queue = partial(has, _QUEUES)
-_put = partial(has, _PUT)
-_log = partial(has, _LOG)
-_recovery = partial(has, _RECOVERY)
-_get = partial(has, _GET)
-_pull = partial(has, _PULL)
-_config = partial(has, _CONFIG)
-_delay = partial(has, _DELAY)
+_queue = partial(has, "Consume queues and index")
+_put = partial(has, "Putting")
+_log = partial(has, "Log, dispatching and replicas")
+_recovery = partial(has, "Recovery")
+_get = partial(has, "Getting and cleaning")
+_pull = partial(has, "Pulling")
+_config = partial(has, "Files of the broker")
+_delay = partial(has, "Delayed messages")
 
 
 @dataclass(frozen=True, kw_only=True, repr=False, eq=False)
