@@ -14,7 +14,7 @@ from store_core.errors import InvalidOptionError
 from store_core.format.filter.message_selector import MessageFilter, MessageSelector
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
-from store_core.queue.consume_queue.queue_search import BoundaryType
+from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes
 from store_core.store.get_message import GetMessageStatus, LogLookup, MessageGetter, QueryMessageResult, queue_units
 from store_core.store.memory import physical_memory
 
@@ -215,9 +215,8 @@ class StoreReading:
         if queue is None:
             return 0
         records = self._records
-        return queue.get_offset_in_queue_by_time(
-            timestamp, boundary, records.pickup_store_timestamp, records.min_offset
-        )
+        log = LogTimes(records.pickup_store_timestamp, records.min_offset)
+        return queue.get_offset_in_queue_by_time(timestamp, boundary, log)
 
     def get_message_store_timestamp(self, topic: str, queue_id: int, queue_offset: int) -> int:
         """Return the store time of a message in a queue, ms; -1 if it is not there."""

@@ -11,7 +11,7 @@ import numpy as np
 
 from store_core.queue.consume_queue import queue_search
 from store_core.queue.consume_queue.consume_queue import QueueFiles, QueueServices
-from store_core.queue.consume_queue.queue_search import BoundaryType
+from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes
 from store_core.queue.consume_queue_unit import (
     BATCH_UNIT_DTYPE,
     BATCH_UNIT_SIZE,
@@ -24,7 +24,7 @@ from store_core.queue.consume_queue_unit import (
 from store_core.queue.queue_assignment import batch_refusal, fitting_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from store_core.files.mapped_file_queue import MappedFileQueue
@@ -189,8 +189,7 @@ class BatchConsumeQueue(QueueFiles):
         self,
         timestamp: int,
         boundary: BoundaryType,
-        store_time: Callable[[int, int], int] | None = None,  # noqa: ARG002 -- as of a `ConsumeQueue`
-        min_physical_offset: int = 0,  # noqa: ARG002
+        log: LogTimes | None = None,  # noqa: ARG002 -- as of a `ConsumeQueue`
     ) -> int:
         """Return the index of the messages stored at a time; see `units_of_time`.
 

@@ -16,7 +16,7 @@ from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.consume_queue import queue_search as bounds
 from store_core.queue.consume_queue.consume_queue_ext import is_ext_address
-from store_core.queue.consume_queue.queue_search import BoundaryType, TimeSearch
+from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes, TimeSearch
 from store_core.queue.consume_queue_unit import (
     CQ_STORE_UNIT_SIZE,
     UNIT_DTYPE,
@@ -558,24 +558,13 @@ class ConsumeQueue(QueueFiles):
         units = self.get_index_buffer(queue_offset)
         return CqUnit.of(units, 0, queue_offset) if units is not None else None
 
-    def get_offset_in_queue_by_time(
-        self,
-        timestamp: int,
-        boundary: BoundaryType,
-        store_time: Callable[[int, int], int],
-        min_physical_offset: int,
-    ) -> int:
+    def get_offset_in_queue_by_time(self, timestamp: int, boundary: BoundaryType, log: LogTimes) -> int:
         """Return the index of the message stored at a time; for the rules see `queue_search`.
 
         * `timestamp`: Ms since 1970.
         * `boundary`: For release 5.3; the others have a rule of their own, and ignore it.
-        * `store_time`: ``store_time(physical_offset, size)`` returns a record's store timestamp, -1 if it can't be read
-          (RocketMQ: ``CommitLog.pickupStoreTimestamp``).
-        * `min_physical_offset`: Where the log starts.
         """
-        found = self._time_search.find(
-            self.mapped_file_queue, self.min_logic_offset, timestamp, boundary, store_time, min_physical_offset
-        )
+        found = self._time_search.find(self.mapped_file_queue, self.min_logic_offset, timestamp, boundary, log)
         if not self.rules.features.keeps_found_offset_in_queue:
             return found
         return min(max(found, self.min_offset_in_queue), self.max_offset_in_queue)

@@ -36,8 +36,6 @@ if TYPE_CHECKING:
     from store_core.format.release_rules import ReleaseRules
     from store_core.queue.consume_queue_unit import UnitArray
 
-    StoreTime = Callable[[int, int], int]
-
 
 _NO_EXT_ADDRESS: Final = 1
 _FILES_LOOKED_AT: Final = 3
@@ -216,6 +214,15 @@ class BoundaryType(Enum):
     UPPER = "upper"
 
 
+class LogTimes(NamedTuple):
+    """What a search by store time asks of the log."""
+
+    store_time: Callable[[int, int], int]
+    """``store_time(physical_offset, size)`` returns a record's store timestamp, -1 if it can't be read (RocketMQ:
+    ``CommitLog.pickupStoreTimestamp``)."""
+    min_offset: int  # where the log starts; units that point below it count as too early
+
+
 class _Range(NamedTuple):
     """The range of a file's units to search.
 
@@ -246,14 +253,8 @@ class TimeSearch:
         self._first_times: WeakKeyDictionary[MappedFile, int] = WeakKeyDictionary()
         self._last_times: WeakKeyDictionary[MappedFile, int] = WeakKeyDictionary()
 
-    def find(  # noqa: PLR0913 -- the queue, the question, and the log
-        self,
-        queue: MappedFileQueue,
-        min_logic_offset: int,
-        timestamp: int,
-        boundary: BoundaryType,
-        store_time: StoreTime,
-        min_physical_offset: int,
+    def find(
+        self, queue: MappedFileQueue, min_logic_offset: int, timestamp: int, boundary: BoundaryType, log: LogTimes
     ) -> int:
         """Return the index of the message for a time; 0 if there is none. It may be outside the queue's bounds.
 
@@ -261,12 +262,9 @@ class TimeSearch:
         * `min_logic_offset`: Where the queue begins; bytes.
         * `timestamp`: Ms since 1970.
         * `boundary`: Ignored before release 5.3.
-        * `store_time`: ``store_time(physical_offset, size)`` returns the store time of a record, -1 if it can't be
-          read.
-        * `min_physical_offset`: Where the log begins; units that point below it count as too early.
         """
         if self._by_boundary:
-            file = self._file_by_time(queue, timestamp, boundary, store_time)
+            file = self._file_by_time(queue, timestamp, boundary, log)
         else:
             file = queue.get_mapped_file_by_time(timestamp)
         view = file.select(0) if file is not None else None
@@ -275,36 +273,34 @@ class TimeSearch:
         units = units_of(view)
         floor = max(min_logic_offset - file.file_from_offset, 0) // CQ_STORE_UNIT_SIZE
         searched = _Range(file.file_from_offset, floor, len(units) - 1)
-        times = _Times(units, store_time, min_physical_offset)
+        times = _Times(units, log)
         if self._by_boundary:
             return _bounded(searched, times, timestamp, boundary)
         return _nearest(searched, times, timestamp)
 
     def _file_by_time(
-        self, queue: MappedFileQueue, timestamp: int, boundary: BoundaryType, store_time: StoreTime
+        self, queue: MappedFileQueue, timestamp: int, boundary: BoundaryType, log: LogTimes
     ) -> MappedFile | None:
         """Choose the file by the store times of its first and last unit; the last file has no upper limit."""
         files = queue.mapped_files
         for file in files:
-            _note_time(self._first_times, file, 0, store_time)
+            _note_time(self._first_times, file, 0, log)
         for file in files[:-1]:
-            _note_time(self._last_times, file, file.file_size - CQ_STORE_UNIT_SIZE, store_time)
+            _note_time(self._last_times, file, file.file_size - CQ_STORE_UNIT_SIZE, log)
         if boundary is BoundaryType.LOWER:
             late_enough = (file for file in files[:-1] if self._last_times.get(file, -1) >= timestamp)
             return next(late_enough, files[-1] if files else None)
         return next((file for file in reversed(files) if self._first_times.get(file, -1) <= timestamp), None)
 
 
-def _note_time(
-    times: WeakKeyDictionary[MappedFile, int], file: MappedFile, position: int, store_time: StoreTime
-) -> None:
+def _note_time(times: WeakKeyDictionary[MappedFile, int], file: MappedFile, position: int, log: LogTimes) -> None:
     """Remember the store time of a unit; one that can't be read is tried again next time."""
     if file in times:
         return
     view = file.select(position, CQ_STORE_UNIT_SIZE)
     if view is not None:
         physical_offset, size, _ = units_of(view)[0].item()
-        time = store_time(physical_offset, size)
+        time = log.store_time(physical_offset, size)
         if time > 0:
             times[file] = time
 
@@ -333,19 +329,18 @@ def search_bounded(first: int, last: int, times: SearchedUnits, timestamp: int, 
 class _Times:
     """Store times of a file's units."""
 
-    def __init__(self, units: UnitArray, store_time: StoreTime, min_physical_offset: int) -> None:
+    def __init__(self, units: UnitArray, log: LogTimes) -> None:
         self._units = units
-        self._store_time = store_time
-        self._min_physical_offset = min_physical_offset
+        self._log = log
 
     def of(self, index: int) -> int:
         """Return the store time of a unit; -1 if its record can't be read."""
         physical_offset, size, _ = self._units[index].item()
-        return self._store_time(physical_offset, size)
+        return self._log.store_time(physical_offset, size)
 
     def is_gone(self, index: int) -> bool:
         """Return whether a unit points below the log's start."""
-        return int(self._units["physical_offset"][index]) < self._min_physical_offset
+        return int(self._units["physical_offset"][index]) < self._log.min_offset
 
 
 class _Around(NamedTuple):

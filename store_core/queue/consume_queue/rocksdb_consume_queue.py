@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
-from store_core.queue.consume_queue.queue_search import BoundaryType, SearchedUnits, search_bounded
+from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes, SearchedUnits, search_bounded
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, coverage
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from store_core.files.mapped_file import MappedFile
@@ -114,18 +114,12 @@ class RocksdbConsumeQueue(ConsumeQueue):
         units = self._stored.units(self.topic, self.queue_id, queue_offset, self._stored_end, limit=limit)
         return next(units, None)
 
-    def get_offset_in_queue_by_time(
-        self,
-        timestamp: int,
-        boundary: BoundaryType,
-        store_time: Callable[[int, int], int],
-        min_physical_offset: int,
-    ) -> int:
+    def get_offset_in_queue_by_time(self, timestamp: int, boundary: BoundaryType, log: LogTimes) -> int:
         """Return the index of the message stored at a time, by the rules of 5.3 (``binarySearchInCQByTime``).
 
         Times are those in the database; of units that it does not have, those of their records.
         """
-        units = _AllUnits(self, store_time, min_physical_offset)
+        units = _AllUnits(self, log)
         begin, end = self.min_offset_in_queue, self.max_offset_in_queue
         found = search_bounded(begin, end - 1, units, timestamp, boundary)
         return min(max(found, begin), end)
@@ -168,12 +162,9 @@ def _plain(units: UnitArray) -> UnitArray:
 class _AllUnits(SearchedUnits):
     """What a search by time asks of the units."""
 
-    def __init__(
-        self, queue: RocksdbConsumeQueue, store_time: Callable[[int, int], int], min_physical_offset: int
-    ) -> None:
+    def __init__(self, queue: RocksdbConsumeQueue, log: LogTimes) -> None:
         self._queue = queue
-        self._store_time = store_time
-        self._min_physical_offset = min_physical_offset
+        self._log = log
 
     def of(self, index: int) -> int:
         """Return the store time of a unit; -1 if there is none."""
@@ -182,9 +173,9 @@ class _AllUnits(SearchedUnits):
         if found is not None:
             return int(found.units["store_timestamp"][0]) if found.offsets[0] == index else -1
         units = queue.get_index_buffer(index)
-        return -1 if units is None else self._store_time(*units[0].item()[:2])
+        return -1 if units is None else self._log.store_time(*units[0].item()[:2])
 
     def is_gone(self, index: int) -> bool:
         """Return whether a unit points below the log's start, or is missing."""
         units = self._queue.get_index_buffer(index)
-        return units is None or int(units["physical_offset"][0]) < self._min_physical_offset
+        return units is None or int(units["physical_offset"][0]) < self._log.min_offset

@@ -20,7 +20,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
-from store_core.queue.consume_queue.queue_search import BoundaryType
+from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.queue_path import QueueRules
 from tests.golden_stores import UnpackedStore, find_golden_store, has_stores_beside
@@ -141,10 +141,10 @@ def test_bounds_and_units_are_what_rocketmq_reads(queues: GoldenQueues) -> None:
 
 
 def test_offsets_by_time_are_what_rocketmq_finds(queues: GoldenQueues) -> None:
-    start, _ = queues.log_bounds
+    log = LogTimes(queues.store_time, queues.log_bounds[0])
     for line, queue in asked(queues, "byTime"):
         for timestamp, expected in line["offsets"].items():
-            found = queue.get_offset_in_queue_by_time(int(timestamp), BoundaryType.LOWER, queues.store_time, start)
+            found = queue.get_offset_in_queue_by_time(int(timestamp), BoundaryType.LOWER, log)
             assert expected == found, (line["topic"], line["queueId"], timestamp)
 
 
@@ -211,9 +211,8 @@ def test_offsets_by_both_boundaries_are_what_rocketmq_finds(
         if (queues.store.root / "batchconsumequeue" / topic).exists():
             continue
         boundary = BoundaryType[question["boundary"] or "LOWER"]
-        found = queue.get_offset_in_queue_by_time(
-            question["timestamp"], boundary, queues.store_time, queues.log_bounds[0]
-        )
+        log = LogTimes(queues.store_time, queues.log_bounds[0])
+        found = queue.get_offset_in_queue_by_time(question["timestamp"], boundary, log)
         assert question["answer"] == found, question
         checked += 1
     assert 11_000 < checked

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.queue.consume_queue.queue_search import BoundaryType
+from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes
 from tests.store_core.queue.consume_queues import FILE_SIZE, UNITS, QueueMaker, put_all, records
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ class Asked:
         self.store_time = log_of([0] * first + list(times))
 
     def find(self, timestamp: int, boundary: BoundaryType = LOWER, min_physical_offset: int = 0) -> int:
-        return self.queue.get_offset_in_queue_by_time(timestamp, boundary, self.store_time, min_physical_offset)
+        return self.queue.get_offset_in_queue_by_time(
+            timestamp, boundary, LogTimes(self.store_time, min_physical_offset)
+        )
 
 
 # ---- 5.3
@@ -154,7 +156,7 @@ def test_a_search_among_ten_million_units_looks_at_few(tmp_path: Path) -> None:
 
     indexes = np.arange(count)
     assert queue.put_units(indexes * 100, np.full(count, 100), indexes, indexes)
-    assert 7_654_321 == queue.get_offset_in_queue_by_time(7_654_321, LOWER, store_time, 0)
+    assert 7_654_321 == queue.get_offset_in_queue_by_time(7_654_321, LOWER, LogTimes(store_time, 0))
     assert 67 + 2 + 19 + 1 >= len(asked)
 
 
