@@ -17,7 +17,7 @@ from store_core.queue.queue_path import is_light
 from store_core.queue.unit_rows import UnitBuffer, UnitRows
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     import numpy.typing as npt
@@ -32,7 +32,7 @@ _FILES_RECOVERED: Final = 3
 """How many of a queue's last files recovery reads."""
 
 
-class ConsumeQueueStore:
+class ConsumeQueueStore(ConsumeQueueTable):
     """All queues of a store (RocketMQ 5.x: ``ConsumeQueueStore``; before: ``DefaultMessageStore.consumeQueueTable``).
 
     One thread puts; others look queues up and read them at the same time. However many queues there are, few have their
@@ -58,48 +58,23 @@ class ConsumeQueueStore:
         max_queues: int = MAX_QUEUES,
         most_gathered: int = _MOST_GATHERED,
     ) -> None:
+        super().__init__(root, services, max_queues)
         rules = services.rules
         self.notes: list[str] = []
         self.refused: list[RefusedUnit] = []
         self.stopped_at: RefusedUnit | None = None
         self.refused_count = 0
-        self._rules = rules
         self._on_put = on_put
-        self._can_write = services.can_write
-        self._table = ConsumeQueueTable(root, services, max_queues)
         has_further = bool(rules.batch_topics) or rules.is_multi_dispatch_enabled
         self._gathered = UnitBuffer(most_gathered, is_whole=has_further)
         self._gathered_queues = QueueNumbering()
         self._new_queues = 0
 
-    # ---- the table
-
-    @property
-    def is_in_rocksdb(self) -> bool:
-        """Whether the queues are in a RocksDB."""
-        return self._table.is_in_rocksdb
-
-    def __len__(self) -> int:
-        """Count the queues."""
-        return len(self._table)
-
-    def get(self, topic: str, queue_id: int) -> Queue | None:
-        """Return a queue; None if there is none."""
-        return self._table.get(topic, queue_id)
-
-    def queues(self) -> Iterator[Queue]:
-        """Return all current queues, by topic and id."""
-        return self._table.queues()
-
-    def find_or_create(self, topic: str, queue_id: int) -> Queue:
-        """Return a queue, creating it if needed; see `ConsumeQueueTable.find_or_create`."""
-        return self._table.find_or_create(topic, queue_id)
-
     # ---- opening
 
     def load(self) -> tuple[str, ...]:
-        """Load the queues on disk; notes and errors are those of `ConsumeQueueTable.load`."""
-        notes = self._table.load()
+        """Load the queues on disk, and keep what was skipped in `notes`."""
+        notes = super().load()
         self.notes += notes
         return notes
 
@@ -116,11 +91,11 @@ class ConsumeQueueStore:
     @property
     def max_physical_offset(self) -> int:
         """The largest `max_physical_offset` of the queues; -1 if there are none (``getMaxPhyOffsetInConsumeQueue``)."""
-        return max((queue.max_physical_offset for queue in self._table.snapshot()), default=-1)
+        return max((queue.max_physical_offset for queue in self.snapshot()), default=-1)
 
     def queue_offsets(self) -> dict[tuple[str, int], int]:
         """Return the next index of every queue by topic and id (``recoverOffsetTable``)."""
-        return {(queue.topic, queue.queue_id): queue.max_offset_in_queue for queue in self._table.snapshot()}
+        return {(queue.topic, queue.queue_id): queue.max_offset_in_queue for queue in self.snapshot()}
 
     def light_queue_offsets(self) -> dict[str, int]:
         """Return the next index of every light queue by name; their queue id is 0."""
@@ -167,7 +142,7 @@ class ConsumeQueueStore:
 
     def _obtain(self, unit: AssignedUnit, request: DispatchRequest) -> Queue | None:
         """Return the queue of a unit; None, after noting the refusal, if the queue can't be created or is full."""
-        queue = self._table.obtain(unit.topic, unit.queue_id)
+        queue = self.obtain(unit.topic, unit.queue_id)
         reason = queue if isinstance(queue, str) else _full(queue)
         if isinstance(queue, str) or reason is not None:
             self._refuse(RefusedUnit(unit.topic, unit.queue_id, request.physical_offset, str(reason)))
@@ -177,7 +152,7 @@ class ConsumeQueueStore:
     def put_nameless(self, request: DispatchRequest) -> None:
         """Put what release 4.3 reads from a record of the wrong size into a queue that is kept in memory."""
         self.put_gathered()
-        if self._table.obtain_nameless().put_message_position_info_wrapper(request):
+        if self.obtain_nameless().put_message_position_info_wrapper(request):
             self._on_put(request.store_timestamp, request.physical_offset)
 
     def _refuse(self, unit: RefusedUnit) -> None:
@@ -195,8 +170,8 @@ class ConsumeQueueStore:
         which a broker computes these are for `put`.
         """
         self.put_gathered()
-        assigned = assign_batch(batch, self._rules, self._table)
-        if self._table.has_room(len(self._new_among(assigned))):
+        assigned = assign_batch(batch, self._rules, self)
+        if self.has_room(len(self._new_among(assigned))):
             self._put_assigned(batch, assigned)
         else:
             for request in batch.requests():
@@ -204,7 +179,7 @@ class ConsumeQueueStore:
 
     def _new_among(self, assigned: BatchAssignment) -> list[tuple[str, int]]:
         """Return the queues with units that do not exist yet."""
-        return [queue for queue in map(assigned.queues.__getitem__, assigned.used_codes) if queue not in self._table]
+        return [queue for queue in map(assigned.queues.__getitem__, assigned.used_codes) if queue not in self]
 
     def _put_assigned(self, batch: DispatchBatch, assigned: BatchAssignment) -> None:
         for unit in assigned.refused:
@@ -216,7 +191,7 @@ class ConsumeQueueStore:
 
         Until then no queue may be read. It saves most if a batch has only a few records for each of many queues.
         """
-        assigned = assign_batch(batch, self._rules, self._table)
+        assigned = assign_batch(batch, self._rules, self)
         if not self._gather(batch, assigned):
             self.put_gathered()
             if not self._gather(batch, assigned):
@@ -226,7 +201,7 @@ class ConsumeQueueStore:
         """Gather the units of a batch; False, and none are gathered, if there is no room for them or their queues."""
         numbers = self._gathered_queues
         new = [queue for queue in self._new_among(assigned) if queue not in numbers]
-        has_queues = self._table.has_room(self._new_queues + len(new))
+        has_queues = self.has_room(self._new_queues + len(new))
         if not has_queues or len(assigned.codes) + len(assigned.light) > self._gathered.room:
             return False
         self._new_queues += len(new)
@@ -249,9 +224,9 @@ class ConsumeQueueStore:
     def _put_ordered(self, units: UnitRows, queues: Sequence[tuple[str, int]]) -> None:
         """Put units ordered by queue; their codes are positions in `queues`."""
         is_put = ~units.is_light
-        stored = self._stored(units, units.tags_code)
+        stored = self._to_put(units, units.tags_code)
         for code, start, stop in units.bounds():
-            queue = self._table.find_or_create(*queues[code])
+            queue = self.find_or_create(*queues[code])
             room = stored.largest_index, stop - start
             if isinstance(queue, ConsumeQueue) and queue.ext is None and queue.surely_has_room(*room):
                 is_put[start:stop] &= queue.put(stored, start, stop)
@@ -261,7 +236,7 @@ class ConsumeQueueStore:
             last = np.where(is_put, units.row, -1).argmax()
             self._on_put(int(units.store_timestamp[last]), int(units.physical_offset[last]))
 
-    def _stored(self, units: UnitRows, tags_code: npt.NDArray[np.int64]) -> PutUnits:
+    def _to_put(self, units: UnitRows, tags_code: npt.NDArray[np.int64]) -> PutUnits:
         return PutUnits.of(units.physical_offset, units.size, tags_code, units.queue_offset, self._rules.features)
 
     def _put_units(self, queue: Queue, units: UnitRows) -> npt.NDArray[np.bool_] | bool:
@@ -285,9 +260,9 @@ class ConsumeQueueStore:
 
     def _put_into_simple(self, queue: ConsumeQueue, units: UnitRows) -> bool:
         tags_code = units.tags_code
-        if queue.ext is not None and self._can_write():
+        if queue.ext is not None and self._services.can_write():
             tags_code = queue.ext.put_rows(units)
-        return queue.put(self._stored(units, tags_code), 0, len(units.row))
+        return queue.put(self._to_put(units, tags_code), 0, len(units.row))
 
     # ---- truncating and closing
 
@@ -316,7 +291,7 @@ class ConsumeQueueStore:
             files.force(files.max_offset - _FILES_RECOVERED * files.file_size)
             if isinstance(queue, ConsumeQueue) and queue.ext is not None:
                 queue.ext.mapped_file_queue.force(0)
-        self._table.sync_topics()
+        self.sync_topics()
 
     def destroy_all(self) -> None:
         """Delete the files of all queues, as when the log is gone; the queues remain, empty."""
@@ -334,10 +309,6 @@ class ConsumeQueueStore:
         if first_error is not None:
             raise first_error
         return unchanged
-
-    def close(self) -> None:
-        """Release all files without flushing; they stay on disk."""
-        self._table.close()
 
 
 def _flush(queue: Queue, least_pages: int) -> bool:
