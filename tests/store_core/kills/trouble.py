@@ -35,6 +35,9 @@ _ERRORS: Final = (errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACC
 _NOBODY: Final = 65534
 _EVERY: Final = 0.0003
 """Seconds between two signals."""
+_SHORTER: Final = 100
+"""Of pauses between the tries of what fails each time: a queue is tried 30 times, a second apart."""
+
 _STEPS: Final = tuple(sign * step * 1_000_000_000 for step in (1, 3600, 86_400, 300_000_000) for sign in (1, -1))
 """Nanoseconds by which a clock is set, up to ten years."""
 
@@ -68,6 +71,9 @@ class Trouble(Fate):
             self._set_clock()
         elif self.kind == "short":
             self.refusals = ()
+        elif self.kind == "errors":
+            sleep = time.sleep
+            time.sleep = lambda seconds: sleep(float(seconds) / _SHORTER)
         elif self.kind == "read-only":
             for path in (self.directory, *self.directory.rglob("*")):
                 path.chmod(0o555 if path.is_dir() else 0o444)

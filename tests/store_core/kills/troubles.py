@@ -15,12 +15,15 @@ import shutil
 import sys
 from collections import Counter
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from store_core.files.names import COMMIT_LOG
 from tests.store_core.kills.campaign import REFUSED, Target, in_child, measure_whole, run_watched, scratch_folder
 from tests.store_core.kills.targets import TARGETS
 from tests.store_core.kills.trouble import ASIDE, NOTE, SYNC_FAILED, Trouble
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
 
 _WAITS_FOR_NO_DISK: Final = ("put-async", "put-pool", "append-batch-async")
 """Writers that acknowledge messages before they are on disk."""
@@ -29,12 +32,14 @@ _ON_THEIR_WAY: Final = 1
 """Acknowledgements that may come after a sync of the log has failed, by another thread: theirs was the one before."""
 
 
-def run_troubles(name: str, kind: str, runs: int, seed: int, folder: Path) -> Counter[str]:
-    """Trouble a writer this often, each time at another call; return how its runs ended.
+def run_troubles(
+    name: str, kinds: Iterable[str], runs: int, seed: int, folder: Path
+) -> Iterator[tuple[str, Counter[str] | AssertionError]]:
+    """Trouble a writer this often in each way, each time at another call; yield how its runs ended, or what was wrong.
 
-    Raises AssertionError: With the number of the run, and what was wrong.
+    What it begins with, and how many calls it makes, are the same for all kinds.
     """
-    target, ends = TARGETS[name], Counter[str]()
+    target = TARGETS[name]
     with scratch_folder(folder) as scratch:
         scratch.chmod(0o711)  # a user who may write nothing has to reach it
         begin = scratch / "begin"
@@ -44,19 +49,32 @@ def run_troubles(name: str, kind: str, runs: int, seed: int, folder: Path) -> Co
         _, calls = measure_whole(target, begin, scratch, seed)
         gc.collect()
         gc.freeze()
-        for number in range(runs):
-            chance = random.Random(f"{seed}-{kind}-{number}")  # noqa: S311 -- no secret
-            place = scratch / "troubled"
-            shutil.copytree(begin, place, symlinks=True)
-            trouble = Trouble(kind, place, chance.randint(1, calls), chance.randrange(2**32))
+        for kind in kinds:
+            ends = Counter[str]()
             try:
-                ends[_run(name, target, trouble, chance.randrange(2**32), scratch)] += 1
+                for number in range(runs):
+                    ends[_run_one(name, kind, number, seed, calls, begin)] += 1
             except AssertionError as error:
-                raise AssertionError(
-                    f"{name}, {kind}, run {number} of seed {seed}, call {trouble.last}: {error}"
-                ) from None
-            shutil.rmtree(place)
-    return ends
+                yield kind, error
+            else:
+                yield kind, ends
+
+
+def _run_one(name: str, kind: str, number: int, seed: int, calls: int, begin: Path) -> str:
+    """Trouble the writer at one of its calls, in a copy of what it begins with; return how that ended.
+
+    Raises AssertionError: With the number of the run, and what was wrong.
+    """
+    chance = random.Random(f"{seed}-{kind}-{number}")  # noqa: S311 -- no secret
+    place = begin.with_name(f"{kind}-{number}")
+    shutil.copytree(begin, place, symlinks=True)
+    trouble = Trouble(kind, place, chance.randint(1, calls), chance.randrange(2**32))
+    try:
+        end = _run(name, TARGETS[name], trouble, chance.randrange(2**32), begin.parent)
+    except AssertionError as error:
+        raise AssertionError(f"{name}, {kind}, run {number} of seed {seed}, call {trouble.last}: {error}") from None
+    shutil.rmtree(place)
+    return end
 
 
 def _run(name: str, target: Target, trouble: Trouble, seed: int, scratch: Path) -> str:
@@ -110,10 +128,7 @@ def _put_back(place: Path) -> bool:
 if __name__ == "__main__":
     count, chosen_seed, folder, kinds, names = sys.argv[1:]
     for each in names.split(","):
-        for one in kinds.split(","):
-            try:
-                found: dict[str, object] = dict(run_troubles(each, one, int(count), int(chosen_seed), Path(folder)))
-            except AssertionError as error:
-                found = {"failed": str(error)}
+        for one, ended in run_troubles(each, kinds.split(","), int(count), int(chosen_seed), Path(folder)):
+            found = {"failed": str(ended)} if isinstance(ended, AssertionError) else ended
             sys.stdout.write(json.dumps({"target": each, "kind": one, **found}) + "\n")
             sys.stdout.flush()
