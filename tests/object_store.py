@@ -26,6 +26,9 @@ _REGION: Final = "us-east-1"
 _DELAY: Final = 0.05
 """Seconds."""
 
+_LOOKS_WHETHER_TO_END: Final = 0.02
+"""Seconds between two looks of a server; with the usual 0.5 s, each module that uses one waits for that in the end."""
+
 _USER: Final = "AKIDOFATESTER"
 
 
@@ -98,7 +101,7 @@ class ObjectStore:
         self.faults = Faults()
         self._application = DomainDispatcherApplication(create_backend_app)
         self._server = make_server("127.0.0.1", 0, self._answer, threaded=True, request_handler=_QuietHandler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(_LOOKS_WHETHER_TO_END,), daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
