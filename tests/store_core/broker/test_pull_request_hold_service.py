@@ -17,9 +17,9 @@ from store_core.format.message import Message
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.get_message import GetMessageResult, GetMessageStatus
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.message_store_config import MessageStoreConfig
 from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker, a_pull
 from tests.store_core.fakes import FakeClock
+from tests.store_core.store.logs import config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -163,10 +163,7 @@ def test_an_executor_gets_what_is_to_be_done(store: FakeStore) -> None:
 
 
 def test_a_message_put_into_a_store_wakes_a_pull_up(tmp_path: Path) -> None:
-    config = MessageStoreConfig(
-        mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=800, max_hash_slot_num=100, max_index_num=400
-    )
-    with DefaultMessageStore.open(tmp_path, config, clock=SystemClock()) as real:
+    with DefaultMessageStore.open(tmp_path, config(), clock=SystemClock()) as real:
         broker = PullBroker(real, tmp_path)
         real.reput_message_service.listeners.append(broker.hold)
         assert broker.wait() is None

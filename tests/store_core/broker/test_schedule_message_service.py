@@ -19,10 +19,10 @@ from store_core.format.message import Message, PutMessageStatus
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.store.get_message import queue_units
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.put_result import PutMessageResult
 from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
+from tests.store_core.store.logs import config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -30,12 +30,7 @@ if TYPE_CHECKING:
 
     from store_core.format.release import Release
 
-SIZES: dict[str, Any] = {
-    "mapped_file_size_commit_log": 131072,
-    "mapped_file_size_consume_queue": 800,
-    "max_hash_slot_num": 100,
-    "max_index_num": 400,
-}
+ROOM: dict[str, Any] = {"mapped_file_size_commit_log": 131072}
 STORE_TIME_AT = field_position(head_dtype(), "store_timestamp")
 RELEASES: tuple[Release, ...] = ("4.3", "4.9", "5.3", "5.5")
 OLD, *NEWER = RELEASES
@@ -57,8 +52,8 @@ class Delays:
     def __init__(self, root: Path, release: Release = "5.3", clock: FakeClock | None = None, **settings: Any) -> None:  # noqa: ANN401 -- those of a store
         self.clock = clock or FakeClock()
         self.disk = FaultyFileSystem()
-        config = MessageStoreConfig(release=release, **(SIZES | settings))
-        self.store = DefaultMessageStore.open(root, config, clock=WallOf(self.clock), file_system=self.disk)
+        made = config(release=release, **(ROOM | settings))
+        self.store = DefaultMessageStore.open(root, made, clock=WallOf(self.clock), file_system=self.disk)
         self.root = root
         self.errors: list[OSError] = []
         self.service = self.restarted()
@@ -160,7 +155,7 @@ def test_delivers_the_bytes_that_rocketmq_delivered(
     delays.run(1 + (times[-1] - times[0] + 200) / 1000)
     delays.service.finish()
     with DefaultMessageStore.open(
-        store.root, MessageStoreConfig(release=release, **SIZES), read_only=True, file_system=FaultyFileSystem()
+        store.root, config(release=release, **ROOM), read_only=True, file_system=FaultyFileSystem()
     ) as expected:
         assert records_of(expected, start) == records_of(delays.store, start)
         assert len(times) == len(records_of(delays.store, start))

@@ -27,6 +27,12 @@ if TYPE_CHECKING:
 FILE_SIZE = 4096
 
 
+def config(**more: Any) -> MessageStoreConfig:  # noqa: ANN401 -- any field
+    """Configure a store of small files."""
+    sizes = {"mapped_file_size_commit_log": FILE_SIZE, "mapped_file_size_consume_queue": 800}
+    return MessageStoreConfig(**(sizes | {"max_hash_slot_num": 100, "max_index_num": 400} | more))
+
+
 def message(body: bytes = b"body", **more: Any) -> Message:  # noqa: ANN401 -- any argument of Message
     return Message(more.pop("topic", "orders"), body, **more)
 

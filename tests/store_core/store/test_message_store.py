@@ -28,7 +28,7 @@ from store_core.format.record.scan import StopReason
 from store_core.format.words import counted
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.store_state import RunningFlag
-from tests.store_core.store.logs import FILE_SIZE, message, messages_of
+from tests.store_core.store.logs import FILE_SIZE, config, message, messages_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -37,12 +37,6 @@ if TYPE_CHECKING:
     from store_core.store.message_store_config import Release
     from tests.store_core.fakes import FaultyFileSystem
 
-SMALL: dict[str, Any] = {
-    "mapped_file_size_commit_log": FILE_SIZE,
-    "mapped_file_size_consume_queue": 800,
-    "max_hash_slot_num": 100,
-    "max_index_num": 400,
-}
 RELEASES: list[Release] = ["4.3", "4.9", "5.3"]
 
 
@@ -53,10 +47,6 @@ class SteadyClock(SystemClock):
 
     def now_ms(self) -> int:
         return self.wall_ms
-
-
-def config(**more: Any) -> MessageStoreConfig:  # noqa: ANN401 -- of a configuration
-    return MessageStoreConfig(**(SMALL | more))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig, read_messages
+from store_core import BrokerConfig, DefaultMessageStore, read_messages
 from store_core.answers import check
 from store_core.answers.rebuild import rebuild_consume_queue
 from store_core.answers.report import Verdict
@@ -26,7 +26,7 @@ from store_core.store.rebuild.plan import RebuildOptions
 from store_core.store.recovery.store_recovery import StoreRecovery
 from store_core.store.reput import Dispatcher
 from store_core.store.store_state import StoreCheckpoint
-from tests.store_core.store.logs import FILE_SIZE, message
+from tests.store_core.store.logs import FILE_SIZE, config, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,19 +36,9 @@ if TYPE_CHECKING:
     from store_core.store.message_store_config import Release
 
 RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3"]
-SMALL: Final[dict[str, Any]] = {
-    "mapped_file_size_commit_log": FILE_SIZE,
-    "mapped_file_size_consume_queue": 800,
-    "max_hash_slot_num": 100,
-    "max_index_num": 400,
-}
 
 DUPLICATED: Final = {"DUP_INFO": "1_2"}
 """Without it a record with properties is not accepted if ``duplicationEnable`` is set."""
-
-
-def config(**more: Any) -> MessageStoreConfig:  # noqa: ANN401 -- of a configuration
-    return MessageStoreConfig(**(SMALL | more))
 
 
 def written(root: Path, count: int, **more: Any) -> list[int]:  # noqa: ANN401 -- of a configuration

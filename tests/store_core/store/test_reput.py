@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core import BrokerConfig, DefaultMessageStore, MessageStoreConfig, SegmentLayoutError
+from store_core import BrokerConfig, DefaultMessageStore, SegmentLayoutError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file_queue import MappedFileQueue
@@ -27,7 +27,7 @@ from store_core.store.store_state import RunningFlag, StoreCheckpoint
 from tests.budgets import budget
 from tests.builders import LogBuilder, Record, blank_record
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
-from tests.store_core.store.logs import FILE_SIZE, message
+from tests.store_core.store.logs import FILE_SIZE, config, message
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -38,12 +38,6 @@ if TYPE_CHECKING:
 
 SIZE: Final = 600
 RELEASES: Final[list[Release]] = ["4.3", "4.9", "5.3"]
-SMALL: Final[dict[str, Any]] = {
-    "mapped_file_size_commit_log": FILE_SIZE,
-    "mapped_file_size_consume_queue": 800,
-    "max_hash_slot_num": 100,
-    "max_index_num": 400,
-}
 
 
 # ---- the service against RocketMQ's loop
@@ -151,10 +145,6 @@ def test_dispatching_goes_the_way_of_rocketmq(
 
 
 # ---- in a store
-
-
-def config(**more: Any) -> MessageStoreConfig:  # noqa: ANN401 -- of a configuration
-    return MessageStoreConfig(**(SMALL | more))
 
 
 @pytest.fixture

@@ -26,19 +26,14 @@ from tests.golden_stores import GoldenStore, UnpackedStore, newer_store, stores_
 from tests.store_core.fakes import FakeClock
 from tests.store_core.files.store_kinds import SEGMENT_SIZE, add_dledger, add_rocksdb, every_file, ordinary_store
 from tests.store_core.store.damaged_stores import config_of
-from tests.store_core.store.logs import message
+from tests.store_core.store.logs import config, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
 
-CONFIG = MessageStoreConfig(
-    mapped_file_size_commit_log=SEGMENT_SIZE,
-    mapped_file_size_consume_queue=800,
-    max_hash_slot_num=100,
-    max_index_num=400,
-)
+CONFIG = config(mapped_file_size_commit_log=SEGMENT_SIZE)
 
 
 def commit(path: Path, **more: Any) -> None:  # noqa: ANN401 -- any field of SinkCommit
