@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import chain, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
 from store_core.errors import SegmentLayoutError, SegmentVanishedError
 from store_core.files.access import explained_access
@@ -41,9 +41,10 @@ from store_core.format.record.record_head import store_timestamp
 from store_core.format.record.scan import check_record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 
+T = TypeVar("T")
 _Packed: TypeAlias = Literal["left out", "read", "refused"]
 
 _log: Final = logging.getLogger("store_core")
@@ -364,6 +365,23 @@ def _shown(segment: Segment) -> str:
 
 def _error(problem: str) -> SegmentLayoutError:
     return SegmentLayoutError(problem).advised(_WAY_ON)
+
+
+# ---- a log that a broker deletes from
+
+_ATTEMPTS: Final = 100
+"""How often a step is done at most: each time there is one file less."""
+
+
+def retried(step: Callable[[], T], *vanished: type[Exception]) -> T:
+    """Return what a step that lists files and reads them returns; do it again if a file is deleted meanwhile.
+
+    * `vanished`: What else says that something was deleted, besides `SegmentVanishedError`.
+    """
+    for _ in range(_ATTEMPTS - 1):
+        with suppress(SegmentVanishedError, *vanished):
+            return step()
+    return step()
 
 
 # ---- single records

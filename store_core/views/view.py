@@ -6,7 +6,7 @@ from __future__ import annotations
 import logging
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from itertools import chain
+from itertools import chain, count
 from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self, TypeVar
 
@@ -18,6 +18,7 @@ from store_core.format.columnar.arrow_slices import repeat_text
 from store_core.format.columns import STORE, column_named, resolve_columns
 from store_core.format.times import table_times
 from store_core.snapshot.config import Config, ConfigFile, ConfigKind, backup_of
+from store_core.snapshot.log import retried
 from store_core.snapshot.store import Store
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.option_table import READ_OPTIONS, shown_option
@@ -219,10 +220,6 @@ def _missing(path: Path) -> StoreNotFoundError:
     )
 
 
-_ATTEMPTS: Final = 100
-"""How often planning restarts because a broker deleted a file meanwhile; each time there is one file less."""
-
-
 def resolved(store: Store, options: ViewOptions) -> ViewOptions:
     """Return options that know where the log ends for them: at `as_of`, or with the moment of a store that is written.
 
@@ -242,14 +239,8 @@ def plan_view(store: Store, options: ViewOptions) -> tuple[ViewPart, ...]:
     Returns: In the order of the rows; each can be pickled, and read by any process that sees the files.
     """
     plan: Callable[[Store, ViewOptions], Sequence[ViewPart]] = resolve_name(VIEW_PLANS[options.name].function)
-    for attempt in range(_ATTEMPTS):
-        try:
-            return tuple(plan(store, options))
-        except SegmentVanishedError:
-            if attempt + 1 == _ATTEMPTS:
-                raise
-            store = Store(store.paths)
-    raise AssertionError("unreachable")
+    stores = chain([store], (Store(store.paths) for _ in count()))  # one taken anew does not have what was deleted
+    return retried(lambda: tuple(plan(next(stores), options)))
 
 
 def read_view(

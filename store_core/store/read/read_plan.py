@@ -16,7 +16,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.errors import LEFT_OUT, SegmentVanishedError
+from store_core.errors import LEFT_OUT
 from store_core.files.segment_source import Segment, size_on_disk
 from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_kind import root_of_member
@@ -24,7 +24,7 @@ from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import ConfiguredRoot, StorePaths, nothing_at, places_of
 from store_core.format.columnar.chain import Chain, Place
 from store_core.format.log_end import find_walk_starts
-from store_core.snapshot.log import Log, first_store_timestamp, has_record
+from store_core.snapshot.log import Log, first_store_timestamp, has_record, retried
 from store_core.snapshot.log_end import FoundEnd, SegmentEnd, covered_note, end_by_tail, segment_end, uncommitted_note
 from store_core.snapshot.store import Store
 from store_core.store.read.lookup.explanation import (
@@ -49,9 +49,6 @@ _log: Final = logging.getLogger("store_core")
 
 _REQUESTS: Final = 16
 """Segments whose beginnings are read at a time, if they are not on this machine."""
-
-_ATTEMPTS: Final = 100
-"""How often planning restarts because retention deleted a file meanwhile; each time there is one file less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,17 +110,15 @@ def plan_and_walk(
         opened = store = store.configured(options.config, options.store_path_commit_log)
     else:
         opened = options.store_of(store)
-    for attempt in range(_ATTEMPTS):
-        try:
-            as_of = None if options.as_of is None else log_end_at(store, options.as_of, options.storage)
-            traffic = TrafficOf(opened.paths)  # before the log is listed
-            log, end = _log_of(opened) if opened is store else (Log.for_reading(opened.paths), None)
-            planner = _Planner(opened.paths, log, options, costs, (end, as_of), by_tail=by_tail)
-            return planner.plan(traffic), planner.mapped
-        except SegmentVanishedError:
-            if attempt + 1 == _ATTEMPTS:
-                raise
-    raise AssertionError("unreachable")
+
+    def plan() -> tuple[ReadPlan, Mapping[Segment, Chain]]:
+        as_of = None if options.as_of is None else log_end_at(store, options.as_of, options.storage)
+        traffic = TrafficOf(opened.paths)  # before the log is listed
+        log, end = _log_of(opened) if opened is store else (Log.for_reading(opened.paths), None)
+        planner = _Planner(opened.paths, log, options, costs, (end, as_of), by_tail=by_tail)
+        return planner.plan(traffic), planner.mapped
+
+    return retried(plan)
 
 
 def _log_of(store: Store) -> tuple[Log, int | None]:

@@ -15,11 +15,10 @@ from store_core.errors import (
     InvalidOptionError,
     MissingSegmentsError,
     ReplacedStoreError,
-    SegmentVanishedError,
     TruncatedLogError,
 )
 from store_core.files.segment_source import Segment, open_segment
-from store_core.snapshot.log import Log
+from store_core.snapshot.log import Log, retried
 from store_core.store.read.follow.log_position import LogPosition, RecordProof, RecordVanishedError
 from store_core.store.read.follow.log_segments import Continuation, LogSegments, Stretch, find_continuation
 from store_core.store.read.ranges import ReadRange, split_ranges
@@ -124,9 +123,6 @@ def count_records(log: LogSegments, start: LogPosition, end: LogPosition, most: 
             return most
     return found
 
-
-_ATTEMPTS: Final = 100
-"""How often a step restarts because the log was cut meanwhile, by retention or by a recovery."""
 
 T = TypeVar("T")
 
@@ -280,13 +276,7 @@ class LogFollower:
             _log.warning("%s. Reading goes on at offset %d", loss.problem, loss.resume_offset)
 
     def _retried(self, step: Callable[[LogSegments], T]) -> T:
-        for attempt in range(_ATTEMPTS):
-            try:
-                return step(self._listed())
-            except (SegmentVanishedError, RecordVanishedError):
-                if attempt + 1 == _ATTEMPTS:
-                    raise
-        raise AssertionError("unreachable")
+        return retried(lambda: step(self._listed()), RecordVanishedError)
 
     def _listed(self) -> LogSegments:
         storage = self._options.storage
