@@ -65,7 +65,7 @@ def test_a_store_is_described_with_its_largest_topics_and_its_groups(tmp_path: P
 
 def test_of_very_many_queues_only_some_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = make_viewed_store(tmp_path / "store")
-    monkeypatch.setattr("store_core.answers.store_description._MOST_QUEUES", 2)
+    monkeypatch.setattr("store_core.answers.info._MOST_QUEUES", 2)
     found = told(store)
 
     assert (3, 2, 60, 3) == tuple(found[name] for name in ("queues", "counted_queues", "messages", "topics"))
