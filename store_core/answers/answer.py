@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypedDict, TypeVar, Unpack, cast
 
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, release_hint
@@ -149,36 +149,32 @@ def _parsed_time(name: str, value: object, zone: tzinfo | None) -> int:
     return time
 
 
-def opt(  # noqa: PLR0913 -- all that an option says of itself
+class Said(TypedDict, total=False):
+    """What else an option may say of itself, as `Option` explains it."""
+
+    kind: Kind
+    metavar: str
+    flag: str | None
+    shown_default: str
+    least: int
+    most: int
+    hint: Callable[[str], str]
+
+
+def opt(
     default: Any,  # noqa: ANN401 -- whatever the field has
     words: str,
     *,
-    kind: Kind | None = None,
-    metavar: str | None = None,
-    flag: str | None = None,
-    shown_default: str | None = None,
-    least: int | None = None,
-    most: int | None = None,
     choices: Collection[str] | type[Enum] = (),
-    hint: Callable[[str], str] | None = None,
+    **said: Unpack[Said],
 ) -> Any:  # noqa: ANN401 -- the default, for a type checker
-    """Return the field of an option; `Option` explains the arguments, and `dataclasses.MISSING` is no default.
+    """Return the field of an option; `dataclasses.MISSING` is no default.
 
     The annotation of the field says the rest: ``int`` is a number, ``bool`` a flag, ``tuple[str, ...]`` is repeated.
     """
-    said = {
-        "kind": kind,
-        "words": words,
-        "metavar": metavar,
-        "flag": flag,
-        "shown_default": shown_default,
-        "least": least,
-        "most": most,
-        "choices": tuple(str(getattr(each, "value", each)) for each in choices),
-        "enum": choices if isinstance(choices, type) else None,
-        "hint": hint,
-    }
-    return field(default=default, metadata={"option": said})
+    values = tuple(str(getattr(each, "value", each)) for each in choices)
+    enum = choices if isinstance(choices, type) else None
+    return field(default=default, metadata={"option": {"words": words, "choices": values, "enum": enum, **said}})
 
 
 def flag(words: str, name: str | None = None) -> Any:  # noqa: ANN401 -- as `opt`
@@ -200,12 +196,11 @@ def _option(each: Any) -> Option:  # noqa: ANN401 -- a `dataclasses.Field`, whos
     said = dict(each.metadata["option"])
     annotated = str(each.type)
     kinds = {"bool": Kind.FLAG, "int": Kind.NUMBER, "int | None": Kind.NUMBER}
-    said["kind"] = said["kind"] or kinds.get(annotated, Kind.TEXT)
-    if said["flag"] is None:
+    said.setdefault("kind", kinds.get(annotated, Kind.TEXT))
+    if said.get("flag") is None:
         said["flag"] = f"--{each.name.replace('_', '-')}"
-    if said["shown_default"] is None:
-        is_told = each.default not in (MISSING, None, False, ())
-        said["shown_default"] = str(getattr(each.default, "value", each.default)) if is_told else ""
+    is_told = each.default not in (MISSING, None, False, ())
+    said.setdefault("shown_default", str(getattr(each.default, "value", each.default)) if is_told else "")
     return Option(each.name, default=each.default, is_repeated=annotated.startswith("tuple["), **said)
 
 
