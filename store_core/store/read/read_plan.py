@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import LEFT_OUT
 from store_core.files.segment_source import Segment, size_on_disk
-from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_kind import root_of_member
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import ConfiguredRoot, StorePaths, nothing_at, places_of
@@ -107,15 +106,16 @@ def plan_and_walk(
     The chain of a segment is as of `store_core.format.log_end.LogEnd` if it was walked.
     """
     if isinstance(store, Store):
-        opened = store = store.configured(options.config, options.store_path_commit_log)
+        store = store.configured(options.config, options.store_path_commit_log)
+        paths = store.paths
     else:
-        opened = options.store_of(store)
+        store = paths = options.store_of(store).paths
 
     def plan() -> tuple[ReadPlan, Mapping[Segment, Chain]]:
-        as_of = None if options.as_of is None else log_end_at(store, options.as_of, options.storage)
-        traffic = TrafficOf(opened.paths)  # before the log is listed
-        log, end = _log_of(opened) if opened is store else (Log.for_reading(opened.paths), None)
-        planner = _Planner(opened.paths, log, options, costs, (end, as_of), by_tail=by_tail)
+        traffic = TrafficOf(paths)  # before the log is listed
+        as_of = None if options.as_of is None else log_end_at(store, options.as_of)
+        log, end = _log_of(store) if isinstance(store, Store) else (Log.for_reading(paths), None)
+        planner = _Planner(paths, log, options, costs, (end, as_of), by_tail=by_tail)
         return planner.plan(traffic), planner.mapped
 
     return retried(plan)
@@ -129,7 +129,7 @@ def _log_of(store: Store) -> tuple[Log, int | None]:
     return log, store.end
 
 
-def log_end_at(store: StorePaths | Store, time: int, storage: StorageSettings = NO_SETTINGS) -> int | None:
+def log_end_at(store: StorePaths | Store, time: int) -> int | None:
     """Return where a log ended at a time: the physical offset of the first record that was stored then or later.
 
     It is the first in the order of the log, so what is before it is what the broker had when its clock first showed
@@ -138,7 +138,6 @@ def log_end_at(store: StorePaths | Store, time: int, storage: StorageSettings = 
 
     * `store`: As of `plan_ranges`.
     * `time`: Store time, ms.
-    * `storage`: For paths that are URLs.
 
     Returns: None if all records were stored before.
     """
@@ -148,7 +147,6 @@ def log_end_at(store: StorePaths | Store, time: int, storage: StorageSettings = 
         mode=ReadMode.DROPMALFORMED,
         verify_crc=False,
         fail_on_data_loss=False,
-        storage=storage,
     )
     found = (batch for part in plan_ranges(store, options).ranges for batch in read_range(part, options))
     first = next(found, None)

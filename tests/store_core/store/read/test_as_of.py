@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core import InvalidOptionError, ReadOptions, read_messages
+from store_core import InvalidOptionError, ReadOptions, explain, read_messages
 from store_core.store.read.read_plan import log_end_at, plan_ranges
 from tests.budgets import budget
 from tests.builders import FIRST_STORE_TIMESTAMP, LogBuilder
@@ -55,6 +55,16 @@ def test_the_rows_are_those_before_the_first_record_of_that_time(
     assert offsets(root, as_of=time, topic=topic) == [
         record.physical_offset for record in there if topic in (None, record.topic)
     ]
+
+
+def test_a_plan_is_as_of_a_time_of_the_log_that_the_configuration_names(tmp_path: Path) -> None:
+    log_of([0, 1, 2, 3]).write(tmp_path / "elsewhere")
+    config = tmp_path / "broker.conf"
+    config.write_text(f"storePathRootDir={tmp_path}\nstorePathCommitLog={tmp_path / 'elsewhere' / 'commitlog'}\n")
+    time = FIRST_STORE_TIMESTAMP + 2 * SECOND
+
+    assert 2 == len(offsets(tmp_path, as_of=time, config=config))
+    assert "1 file" in str(explain(tmp_path, as_of=time, config=config))
 
 
 def test_a_record_whose_clock_was_set_back_is_not_there_though_its_time_is_earlier(tmp_path: Path) -> None:
