@@ -27,7 +27,7 @@ _LOG: Final = logging.getLogger("store_core")
 
 
 @dataclass(frozen=True, slots=True)
-class LogPlace:
+class AppendPlace:
     """Where a log ends."""
 
     directory: Path  # directory of the segments
@@ -52,7 +52,7 @@ class LogPlace:
         return self.last_start + self.file_size if self.last_path is not None else 0
 
 
-def make_place(queue: MappedFileQueue, file_system: FileSystem) -> LogPlace:
+def make_place(queue: MappedFileQueue, file_system: FileSystem) -> AppendPlace:
     """Return where the next record of a log goes, in a segment that can still be closed with a blank record.
 
     If the last segment has less room than a blank record needs, it is closed and an empty next one is created. Both are
@@ -61,17 +61,17 @@ def make_place(queue: MappedFileQueue, file_system: FileSystem) -> LogPlace:
     directory, size = queue.paths.paths[0], queue.file_size
     last = queue.last_mapped_file
     if last is None:
-        return LogPlace(directory, size)
+        return AppendPlace(directory, size)
     position = last.wrote_position
     if has_room(0, size - position):
-        return LogPlace(directory, size, last.path, last.file_from_offset, position)
+        return AppendPlace(directory, size, last.path, last.file_from_offset, position)
     file = file_system.open(last.path)
     write_all(file, memoryview(blank_head(size - position)), position)
     file.sync()
     path = directory / file_name_of(last.end_offset)
     file_system.make(path, size).close()
     file_system.sync_directory(directory)
-    return LogPlace(directory, size, path, last.end_offset)
+    return AppendPlace(directory, size, path, last.end_offset)
 
 
 class LogAdoption:
@@ -96,7 +96,7 @@ class LogAdoption:
 
     Attributes
     ----------
-    place : LogPlace
+    place : AppendPlace
         Where the records must begin.
     offsets : QueueOffsets
         The next index of every queue: a copy of the store's own.

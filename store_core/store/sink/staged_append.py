@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.store.log_adoption import LogAdoption, LogPlace
+    from store_core.store.log_adoption import AppendPlace, LogAdoption
     from store_core.store.message_store import DefaultMessageStore
     from store_core.store.put.put_preparation import QueueOffsets
 
@@ -85,14 +85,14 @@ class UnseenTail:
     """
 
     @staticmethod
-    def fits(place: LogPlace, size: int) -> bool:
+    def fits(place: AppendPlace, size: int) -> bool:
         """Return whether records of `size` bytes can be hidden after the last one.
 
         The head that publishes them must lie in one sector, so that on a power failure all or nothing of it is written.
         """
         return has_room(size, place.room) and place.position % _SECTOR <= _SECTOR - HEAD_SIZE
 
-    def __init__(self, place: LogPlace, file: OpenFile) -> None:
+    def __init__(self, place: AppendPlace, file: OpenFile) -> None:
         self._place = place
         self._file = file
         self._stop = place.position
@@ -146,7 +146,7 @@ class UnseenSegments:
     * `work`: A directory for the segments, on the log's file system; it must not have any yet.
     """
 
-    def __init__(self, place: LogPlace, work: Path, file_system: FileSystem) -> None:
+    def __init__(self, place: AppendPlace, work: Path, file_system: FileSystem) -> None:
         self._place = place
         self._work = work
         self._file_system = file_system
@@ -430,7 +430,7 @@ def _ahead(items: Iterator[T]) -> Iterator[T]:
             yield item
 
 
-def _hide(place: LogPlace, size: int, work: Path, file_system: FileSystem) -> UnseenRecords:
+def _hide(place: AppendPlace, size: int, work: Path, file_system: FileSystem) -> UnseenRecords:
     if place.last_path is not None and size <= _LARGEST_TAIL and UnseenTail.fits(place, size):
         return UnseenTail(place, file_system.open(place.last_path))
     return UnseenSegments(place, work, file_system)
