@@ -12,8 +12,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-JVM_OPTIONS: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""The compiler that optimizes is most of the time of a JVM that lives for seconds, and saves nothing within them."""
+JVM_OPTIONS: Final = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""The compiler that optimizes is most of the time of a JVM that lives for seconds, and saves nothing within them.
+
+A tenth of what is left is proving again that the classes of Spark's own jars are sound.
+"""
 
 _SETTINGS: Final = ("SPARK_SUBMIT_OPTS", "SPARK_LAUNCHER_OPTS", "SPARK_DAEMON_JAVA_OPTS")
 """What Spark's scripts read for drivers, for the JVM that starts another, and for masters and workers."""
