@@ -81,10 +81,12 @@ def _run_sql(block: Block, world: World) -> None:
     for statement in filter(str.strip, world.inside(block.text).split(";")):
         result = world.spark.sql(statement)
         if "store" in world.namespace and {*_TABLES.findall(statement)} <= _BOTH:
+            result = result.cache()  # compared and shown: Spark answers it once
             _check_without_spark(statement, result, world)
         with world.listening():
             if result.columns:
                 result.show(truncate=False)
+        result.unpersist()
 
 
 def _check_without_spark(statement: str, result: DataFrame, world: World) -> None:
