@@ -14,12 +14,10 @@ Examples
 from __future__ import annotations
 
 import inspect
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from pyspark_commitlog.engine import SparkEngine
-from pyspark_commitlog.progress import spark_progress
+from pyspark_commitlog.engine import shown_engine
 from store_core.answers import answer as asked
 from store_core.answers import rebuild
 from store_core.answers.log_diff import Diff
@@ -43,14 +41,13 @@ from store_core.errors import InvalidOptionError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from pyspark.sql import DataFrame, SparkSession
 
     from store_core.answers.rebuild import RebuildResult
     from store_core.answers.report import Verdict
     from store_core.files.store_path import StorePaths
-    from store_core.store.parts import Engine
     from store_core.store.rebuild.plan import RebuildOptions
 
 
@@ -113,7 +110,7 @@ def _on_spark(answer: type[asked.Answer[AnyReport]]) -> Callable[..., Answer[Any
         **options: Any,  # noqa: ANN401 -- as above
     ) -> Answer[AnyReport]:
         question = answer.of(*given, **options)
-        with _engine(spark, name) as engine:
+        with shown_engine(spark, name) as engine:
             return Answer(spark, question.ask(store, config=config, engine=engine))
 
     of_core = asked.function_of(answer)
@@ -152,19 +149,11 @@ def rebuild_consume_queue(
     spark: SparkSession, path: str | os.PathLike[str], options: RebuildOptions | None = None
 ) -> RebuildResult:
     """Rebuild the consume queues of a store from its commit log; see `store_core.rebuild_consume_queue`."""
-    return rebuild.rebuild_consume_queue(path, options, engines=lambda step: _engine(spark, step))
+    return rebuild.rebuild_consume_queue(path, options, engines=lambda step: shown_engine(spark, step))
 
 
 def rebuild_index(
     spark: SparkSession, path: str | os.PathLike[str], options: RebuildOptions | None = None
 ) -> RebuildResult:
     """Rebuild the key index of a store from its commit log; see `store_core.rebuild_index`."""
-    return rebuild.rebuild_index(path, options, engines=lambda step: _engine(spark, step))
-
-
-@contextmanager
-def _engine(spark: SparkSession, what: str) -> Iterator[Engine]:
-    """Provide the session as an engine, and show its progress."""
-    engine = SparkEngine(spark, what)
-    with spark_progress(spark):
-        yield engine
+    return rebuild.rebuild_index(path, options, engines=lambda step: shown_engine(spark, step))

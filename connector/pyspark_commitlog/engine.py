@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from pyspark.sql import SparkSession
 
-from pyspark_commitlog.java import require_java
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.reader import with_old_objects_kept
 from pyspark_commitlog.session import no_context_error, require_classic, spark_session
@@ -96,13 +95,22 @@ class SparkEngine:
 @contextmanager
 def job_engine(name: str) -> Iterator[SparkEngine]:
     """Provide an engine on the running session, or on a new one, with a progress bar."""
-    require_java()
-    with job_session(name, needs_context=True) as spark, spark_progress(spark):
-        yield SparkEngine(spark, name)
+    if SparkSession.getActiveSession() is None and "SPARK_REMOTE" in os.environ:
+        raise no_context_error(name, f"SPARK_REMOTE={os.environ['SPARK_REMOTE']} selects Spark Connect; unset it")
+    with job_session(name) as spark, shown_engine(spark, name) as engine:
+        yield engine
 
 
 @contextmanager
-def job_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSession]:
+def shown_engine(spark: SparkSession, what: str) -> Iterator[SparkEngine]:
+    """Provide a session as an engine, and show its progress."""
+    engine = SparkEngine(spark, what)
+    with spark_progress(spark):
+        yield engine
+
+
+@contextmanager
+def job_session(name: str) -> Iterator[SparkSession]:
     """Provide the running session, or a new one that is stopped at the end.
 
     A new one is made by `pyspark_commitlog.spark_session`. Settings of ``spark-submit`` and configuration files are
@@ -110,20 +118,13 @@ def job_session(name: str, *, needs_context: bool = False) -> Iterator[SparkSess
     own bar (`pyspark_commitlog.progress`).
 
     * `name`: Name of the application.
-    * `needs_context`: Whether the job needs a session with a ``sparkContext``.
     """
     active = SparkSession.getActiveSession()
-    if active is None and needs_context and "SPARK_REMOTE" in os.environ:
-        raise no_context_error(name, f"SPARK_REMOTE={os.environ['SPARK_REMOTE']} selects Spark Connect; unset it")
     if active is not None:
-        if needs_context:
-            require_classic(active, name)
         yield active
         return
     session = spark_session(name, config={"spark.ui.showConsoleProgress": False})
     try:
-        if needs_context:
-            require_classic(session, name)
         yield session
     finally:
         session.stop()

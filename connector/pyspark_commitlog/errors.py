@@ -17,23 +17,12 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-def without_traceback(method: Callable[P, T]) -> Callable[P, T]:
+def without_traceback(method: Callable[P, T], *, ends_process: bool = False) -> Callable[P, T]:
     """Drop the traceback of a method's `StoreError`, so that users see the message first, and not our frames.
 
     These errors say themselves which place in the store they are about. All others are bugs and keep their tracebacks.
     """
-    return _without_traceback(method)
 
-
-def without_traceback_at_the_end(method: Callable[P, T]) -> Callable[P, T]:
-    """Drop the traceback of a `StoreError` with which a process ends, in which Spark runs one streaming query.
-
-    Spark quotes all of it, with PySpark's own frames, so the exception's alone would not be enough.
-    """
-    return _without_traceback(method, ends_process=True)
-
-
-def _without_traceback(method: Callable[P, T], *, ends_process: bool = False) -> Callable[P, T]:
     @functools.wraps(method)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
         try:
@@ -48,6 +37,14 @@ def _without_traceback(method: Callable[P, T], *, ends_process: bool = False) ->
             raise error.with_traceback(None) from None
 
     return called
+
+
+def without_traceback_at_the_end(method: Callable[P, T]) -> Callable[P, T]:
+    """Drop the traceback of a `StoreError` with which a process ends, in which Spark runs one streaming query.
+
+    Spark quotes all of it, with PySpark's own frames, so the exception's alone would not be enough.
+    """
+    return without_traceback(method, ends_process=True)
 
 
 def require_pyspark() -> None:

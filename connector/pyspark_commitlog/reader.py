@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_commitlog.errors import without_traceback
+from pyspark_commitlog.schema import ReadSchema
 from store_core.errors import StoreError
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.ranges import ReadRange, task_groups
@@ -19,12 +20,12 @@ from store_core.store.read.read_messages import TopicWatch
 from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     import pyarrow as pa
+    from pyspark.sql.types import StructType
 
-    from pyspark_commitlog.options import SessionTimes
-    from pyspark_commitlog.schema import ReadSchema
+    from pyspark_commitlog.options import CommitLogOptions
     from store_core.snapshot.store import Store
     from store_core.store.read.read_options import ReadOptions
 
@@ -53,25 +54,16 @@ class CommitLogReader(DataSourceReader):
     ``pushFilters``: Spark 4.3 keeps one pushed filter for all scans of a DataFrame, so that
     ``df.where("a").union(df.where("b"))`` would return wrong rows. Options narrow what is read instead.
 
-    * `options`: The columns are replaced by those of `schema`.
-    * `times`: What tasks make their options from, if those depend on the session's time zone.
+    * `schema`: The user's schema if there is one, which selects columns and their order, else that of `options`.
     * `is_followed`: Whether ranges are those of a stream, which begins where its checkpoint says: no time is then
       compared.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[str],
-        options: ReadOptions,
-        schema: ReadSchema,
-        times: SessionTimes | None = None,
-        *,
-        is_followed: bool = False,
-    ) -> None:
-        self._paths = tuple(paths)
-        self._options = replace(options, columns=schema.columns)
-        self._schema = schema
-        self._times = times
+    def __init__(self, options: CommitLogOptions, schema: StructType, *, is_followed: bool = False) -> None:
+        self._paths = options.paths
+        self._schema = ReadSchema.of(schema, named=options.columns, nullable=options.read.is_permissive)
+        self._options = replace(options.read, columns=self._schema.columns)
+        self._times = options.times
         self._is_followed = is_followed
 
     @without_traceback

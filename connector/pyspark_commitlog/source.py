@@ -76,15 +76,12 @@ class CommitLogDataSource(DataSource):
         """
         from pyspark_commitlog.options import CommitLogOptions  # noqa: PLC0415
         from pyspark_commitlog.reader import CommitLogReader  # noqa: PLC0415
-        from pyspark_commitlog.schema import ReadSchema  # noqa: PLC0415
 
         if self._has_view():
             from pyspark_commitlog.views import ViewRead, ViewReader  # noqa: PLC0415
 
             return ViewReader(ViewRead.from_spark(self.options), schema)
-        options = CommitLogOptions.from_spark(self.options)
-        columns = ReadSchema.of(schema, named=options.columns, nullable=options.read.is_permissive)
-        return CommitLogReader(options.paths, options.read, columns, options.times)
+        return CommitLogReader(CommitLogOptions.from_spark(self.options), schema)
 
     @without_traceback
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001 -- Spark's signature
@@ -125,15 +122,11 @@ class CommitLogDataSource(DataSource):
         schema : StructType
             As of `reader`.
         """
-        from pyspark_commitlog.schema import ReadSchema  # noqa: PLC0415
         from pyspark_commitlog.stream import CommitLogStreamReader, RefusedStream  # noqa: PLC0415
         from store_core.errors import StoreError  # noqa: PLC0415
 
         try:
-            options = self._stream_options()
-            common = options.common
-            columns = ReadSchema.of(schema, named=common.columns, nullable=common.read.is_permissive)
-            return CommitLogStreamReader(options, columns)
+            return CommitLogStreamReader(self._stream_options(), schema)
         except StoreError as error:
             return RefusedStream(error)
 

@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
     from pyspark.sql.streaming.listener import StreamingQueryProgress
-
-    from pyspark_commitlog.schema import ReadSchema
+    from pyspark.sql.types import StructType
 
 __all__ = [
     "HAS_LIMITS",
@@ -268,10 +267,10 @@ class CommitLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow)
     * `clock`: Returns a time in seconds that only differences are taken of.
     """
 
-    def __init__(self, options: StreamOptions, schema: ReadSchema, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, options: StreamOptions, schema: StructType, clock: Callable[[], float] = time.monotonic) -> None:
         common = options.common
         self._options = options
-        self._rows = CommitLogReader(common.paths, common.read, schema, common.times, is_followed=True)
+        self._rows = CommitLogReader(common, schema, is_followed=True)
         self._follower = StoresFollower(common.paths, common.read)
         self._clock = clock
         self._last_batch: float | None = None

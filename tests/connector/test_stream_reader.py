@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from pyspark_commitlog.schema import ReadSchema
+from pyspark_commitlog.schema import dataframe_schema
 from pyspark_commitlog.source import CommitLogDataSource
 from pyspark_commitlog.stream import HAS_LIMITS, CommitLogStreamReader, ReadAllAvailable, StreamOptions, bytes_behind
 from store_core.errors import InvalidOptionError, TruncatedLogError
-from store_core.format.columns import arrow_schema
 from tests.builders import LogBuilder
 from tests.connector.written import error_of
 
@@ -155,7 +154,7 @@ def test_a_batch_waits_for_enough_records_but_not_forever(growing: Store) -> Non
     options = StreamOptions.from_spark(
         {"path": str(growing.root), "minOffsetsPerTrigger": "10", "maxTriggerDelay": "1h"}
     )
-    reader = CommitLogStreamReader(options, ReadSchema(("physical_offset",), arrow_schema(["physical_offset"])), clock)
+    reader = CommitLogStreamReader(options, dataframe_schema(["physical_offset"], nullable=False), clock)
     limit, start = reader.getDefaultReadLimit(), reader.initialOffset()
     first = reader.latestOffset(start, limit)
     growing.append(9)
