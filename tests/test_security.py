@@ -24,7 +24,7 @@ from store_core import (
 )
 from store_core.errors import StoreAccessError, StoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
+from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger, LedgerEntry
 from store_core.store.sink.staged_append import Appended
 
 ROOT: Final = Path(__file__).parents[1]
@@ -87,7 +87,7 @@ def test_a_link_that_is_put_in_the_place_of_a_ledger_is_replaced_and_not_followe
     path = ledger.path_of("job")
     path.symlink_to(outside)
     path.with_suffix(".partial").symlink_to(outside)
-    ledger.write(LedgerEntry(Transaction("job", 1), Appended(0, 9, 1, 0, 0, 9, 9), is_committed=False))
+    ledger.write(LedgerEntry(AppendTransaction("job", 1), Appended(0, 9, 1, 0, 0, 9, 9), is_committed=False))
 
     assert b"keep this" == outside.read_bytes()
     assert not path.is_symlink()

@@ -59,7 +59,7 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Option:
+class AnswerOption:
     """An option of an answer, as its field says.
 
     * `least`, `most`: Bounds of a number, inclusive.
@@ -150,7 +150,7 @@ def _parsed_time(name: str, value: object, zone: tzinfo | None) -> int:
 
 
 class Said(TypedDict, total=False):
-    """What else an option may say of itself, as `Option` explains it."""
+    """What else an option may say of itself, as `AnswerOption` explains it."""
 
     kind: Kind
     metavar: str
@@ -187,12 +187,12 @@ def release_option() -> Any:  # noqa: ANN401 -- as `opt`
     return opt(DEFAULT_RELEASE, "RocketMQ that serves the store.", choices=RELEASES, hint=release_hint)
 
 
-def options_of(answer: type[Answer[Any]]) -> tuple[Option, ...]:
+def options_of(answer: type[Answer[Any]]) -> tuple[AnswerOption, ...]:
     """Return the options of an answer, in the order of its fields."""
     return tuple(_option(each) for each in fields(answer) if "option" in each.metadata)
 
 
-def _option(each: Any) -> Option:  # noqa: ANN401 -- a `dataclasses.Field`, whose type has a parameter
+def _option(each: Any) -> AnswerOption:  # noqa: ANN401 -- a `dataclasses.Field`, whose type has a parameter
     said = dict(each.metadata["option"])
     annotated = str(each.type)
     kinds = {"bool": Kind.FLAG, "int": Kind.NUMBER, "int | None": Kind.NUMBER}
@@ -201,7 +201,7 @@ def _option(each: Any) -> Option:  # noqa: ANN401 -- a `dataclasses.Field`, whos
         said["flag"] = f"--{each.name.replace('_', '-')}"
     is_told = each.default not in (MISSING, None, False, ())
     said.setdefault("shown_default", str(getattr(each.default, "value", each.default)) if is_told else "")
-    return Option(each.name, default=each.default, is_repeated=annotated.startswith("tuple["), **said)
+    return AnswerOption(each.name, default=each.default, is_repeated=annotated.startswith("tuple["), **said)
 
 
 @dataclass(frozen=True)

@@ -178,7 +178,7 @@ _MOST: Final = int(np.iinfo(np.int64).max)
 _BETWEEN_WORDS: Final = re.compile(rb"[\x00-\x20]+")
 
 
-class _Entry(NamedTuple):
+class _ExtraEntry(NamedTuple):
     """An entry in question.
 
     * `begin_timestamp`, `seconds`: Its file's begin, ms, and its own seconds since then.
@@ -219,7 +219,7 @@ def judge_entries(
     if not extra:
         return JudgedEntries()
     lacking = list(missing)
-    left: list[_Entry] = []
+    left: list[_ExtraEntry] = []
     moved: list[tuple[IndexDifference, IndexDifference]] = []
     for entry in reversed(list(_entries(index, extra))):
         match = None if entry.difference.kind == "hash" else _match(entry, lacking, log)
@@ -232,11 +232,11 @@ def judge_entries(
     return JudgedEntries(tuple(each.difference for each in left), frozenset(unput), tuple(moved))
 
 
-def _has_time(entry: _Entry, store_timestamp: int) -> bool:
+def _has_time(entry: _ExtraEntry, store_timestamp: int) -> bool:
     return entry.seconds == time_diff(store_timestamp, entry.begin_timestamp)
 
 
-def _match(entry: _Entry, lacking: list[IndexDifference], log: Log) -> IndexDifference | None:
+def _match(entry: _ExtraEntry, lacking: list[IndexDifference], log: Log) -> IndexDifference | None:
     """Return the missing entry that this one is, if only its physical offset was changed."""
     for each in lacking:
         if each.key_hash == entry.difference.key_hash:
@@ -246,7 +246,7 @@ def _match(entry: _Entry, lacking: list[IndexDifference], log: Log) -> IndexDiff
     return None
 
 
-def _is_left(entry: _Entry, log: Log) -> bool:
+def _is_left(entry: _ExtraEntry, log: Log) -> bool:
     """Return whether the record that an entry was put for is gone.
 
     Nothing sound begins there now; or entries that were put later lead to before it; or the record there has another
@@ -266,10 +266,10 @@ def _is_left(entry: _Entry, log: Log) -> bool:
 # ---- the entries in question, in the order in which they were put
 
 
-def _entries(index: LoadedIndex, extra: Iterable[IndexDifference]) -> Iterator[_Entry]:
+def _entries(index: LoadedIndex, extra: Iterable[IndexDifference]) -> Iterator[_ExtraEntry]:
     asked = {(each.physical_offset, each.key_hash): each for each in extra}
     offsets_asked = np.unique([offset for offset, _ in asked])
-    found: list[_Entry] = []
+    found: list[_ExtraEntry] = []
     after = np.empty(0, np.int64)
     before = -1
     blocks = ((file.header.begin_timestamp, entries) for file in index.used for _, entries in file.windows())
@@ -288,5 +288,5 @@ def _entries(index: LoadedIndex, extra: Iterable[IndexDifference]) -> Iterator[_
         before = int(most[-1])
         for row in rows:
             difference = asked[int(offsets[row]), int(some["key_hash"][row])]
-            found.append(_Entry(difference, begin_timestamp, int(some["time_diff"][row]), int(most[row]), 0))
+            found.append(_ExtraEntry(difference, begin_timestamp, int(some["time_diff"][row]), int(most[row]), 0))
     return (entry._replace(after=least) for entry, least in zip(found, after.tolist(), strict=True))

@@ -196,7 +196,7 @@ class _Replay:
     def run(self) -> ReplayReport:
         from store_core.files.file_system import OsFileSystem
         from store_core.store.sink.commit import SinkCommit, check_lock, with_sizes_of
-        from store_core.store.sink.commit_ledger import CommitLedger, Transaction
+        from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger
         from store_core.store.sink.directory import SinkDirectory, owner_text
         from store_core.store.sink.staged_batch import stage_batches
         from store_core.store.store_layout import check_root
@@ -205,7 +205,7 @@ class _Replay:
         check_root(self.into, self.config, files)
         check_lock(self.into, self.config, files)
         config = with_sizes_of(self.into, self.config, files)
-        sink, transaction = SinkDirectory(self.into, files), Transaction(sender_of(self.asked.replay_id))
+        sink, transaction = SinkDirectory(self.into, files), AppendTransaction(sender_of(self.asked.replay_id))
         if self.asked.dry_run:
             records = [batch.records for batch in self._encoded(config)]
             found = self._report(sum(map(len, records)), sum(int(each.starts[-1]) for each in records))

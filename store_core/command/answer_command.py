@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from store_core.answers.answer import Answer, Kind, Option, options_of
+from store_core.answers.answer import Answer, AnswerOption, Kind, options_of
 from store_core.answers.shown_text import clear_line, escape_json
 from store_core.command.arguments import NearChoice, examples, with_places, with_replayed_options
 from store_core.command.console import (
@@ -137,7 +137,7 @@ def command_of(answer: type[Answer[Any]]) -> click.Command:
     return click.command(answer.NAME, help=inspect.getdoc(answer), epilog=examples(*answer.EXAMPLES))(command)
 
 
-def _parameter(option: Option) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
+def _parameter(option: AnswerOption) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
     """Return what gives a command one option."""
     if not option.flag:
         return click.argument(option.name, metavar=option.metavar)
@@ -159,7 +159,7 @@ def _parameter(option: Option) -> Callable[[Callable[..., ExitCode]], Callable[.
     )
 
 
-def _type_of(option: Option) -> click.ParamType[Any] | type[str]:
+def _type_of(option: AnswerOption) -> click.ParamType[Any] | type[str]:
     if option.choices:
         return NearChoice(option.choices, option.hint)
     if option.kind is not Kind.NUMBER:

@@ -15,7 +15,7 @@ import numpy as np
 
 from store_core.format.columnar.chain import Chain, Place, Run, Window
 from store_core.format.record.scan import StopReason
-from store_core.format.salvage import Damage, Salvage
+from store_core.format.salvage import Damage, SalvageWalk
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -84,7 +84,7 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGM
     whatever follows, and truncates the rest.
     """
     chain = Chain(segment, begin=after).followed_sound()
-    salvage = Salvage(segment, only_newer=True, is_growing=True)
+    salvage = SalvageWalk(segment, only_newer=True, is_growing=True)
     tail: deque[Run | Damage] = deque(chain.kept, _STRETCHES)
     for part in salvage.parts(chain.place):
         if isinstance(part, Window):

@@ -155,7 +155,7 @@ def store_timestamps(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64]) 
     return Heads(raw, starts).column("store_timestamp").astype(np.int64, copy=False)
 
 
-class Salvage:
+class SalvageWalk:
     """Finds sound records and damage in a segment, from any position on.
 
     * `segment`: The segment, up to where it is to be read.

@@ -156,11 +156,11 @@ def parse_config(data: bytes, file: str, features: ReleaseRules | None = None) -
     if plain is not None:
         return plain
     if features is not None:
-        return _Parser(text, file, _dialect_of(features)).parse()
+        return _JsonParser(text, file, _dialect_of(features)).parse()
     refusals: list[CorruptRecordError] = []
     for dialect in _NEWEST_FIRST:
         try:
-            return _Parser(text, file, dialect).parse()
+            return _JsonParser(text, file, dialect).parse()
         except CorruptRecordError as refused:
             refusals.append(refused)
     raise refusals[0]
@@ -201,7 +201,7 @@ def _dialect_of(features: ReleaseRules) -> _Dialect:
     return _FASTJSON_2_0_59 if features.reads_config_strictly else _FASTJSON_2_0_43
 
 
-class _Parser:
+class _JsonParser:
     """One pass over a text, from token to token."""
 
     def __init__(self, text: str, file: str, dialect: _Dialect) -> None:

@@ -14,7 +14,7 @@ from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.chain import Chain
 from store_core.format.record.record_head import store_timestamp
-from store_core.format.salvage import Damage, Salvage
+from store_core.format.salvage import Damage, SalvageWalk
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import SegmentEnd, segment_ends
 
@@ -129,7 +129,7 @@ def _last_record(end: SegmentEnd) -> tuple[int, int]:
         kept = chain.starts_before(end.found.position)
         last = int(kept[-1]) if kept.size else -1
         if chain.stop < end.found.position:
-            for part in Salvage(view, only_newer=True).parts(chain.place):
+            for part in SalvageWalk(view, only_newer=True).parts(chain.place):
                 last = last if isinstance(part, Damage) else part.place.last_sound
         if last < 0:
             return -1, 0

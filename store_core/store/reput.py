@@ -294,7 +294,7 @@ class MessageArrivingListener(Protocol):
 
 
 @dataclass(slots=True)
-class _Buffer:
+class _SelectedBuffer:
     """The readable part of one file, from an offset on.
 
     `read_size` follows RocketMQ, where it lags `position` after a record of the wrong size is skipped.
@@ -428,7 +428,7 @@ class ReputMessageService(ServiceThread):
                     f"queues"
                 )
 
-    def _select(self) -> _Buffer | None:
+    def _select(self) -> _SelectedBuffer | None:
         """Return what is readable from the current dispatch offset on (``CommitLog.getData``)."""
         offset = self.reput_from_offset
         file = self._queue.find_mapped_file_by_offset(offset, return_first=offset == 0)
@@ -439,9 +439,9 @@ class ReputMessageService(ServiceThread):
             return None
         self.reput_from_offset = file.file_from_offset + position
         segment = file.view()
-        return _Buffer(segment, position, segment.size - position)
+        return _SelectedBuffer(segment, position, segment.size - position)
 
-    def _reput_buffer(self, buffer: _Buffer, *, gather: bool) -> bool:
+    def _reput_buffer(self, buffer: _SelectedBuffer, *, gather: bool) -> bool:
         """Dispatch the records of a buffer; return False if dispatching stops for now."""
         stops_early = self._rules.features.stops_dispatch_at_confirmed_offset
         while buffer.read_size < buffer.size and (self.behind > 0 or not stops_early):
@@ -454,7 +454,7 @@ class ReputMessageService(ServiceThread):
                 return False
         return True
 
-    def _reput_records(self, buffer: _Buffer, reader: WindowReader, *, gather: bool) -> bool:
+    def _reput_records(self, buffer: _SelectedBuffer, reader: WindowReader, *, gather: bool) -> bool:
         """Dispatch records; return False if one ends after the offset where dispatching has to stop."""
         for batch, _ in reader:
             sizes = batch.message_size
@@ -493,7 +493,7 @@ class ReputMessageService(ServiceThread):
                     request.properties,
                 )
 
-    def _pass(self, buffer: _Buffer, end: MessageCheck) -> bool:
+    def _pass(self, buffer: _SelectedBuffer, end: MessageCheck) -> bool:
         """Skip what is not a record; return False if dispatching stops for now."""
         if self._rules.features.stops_dispatch_at_confirmed_offset and end.size > self.behind:
             return False

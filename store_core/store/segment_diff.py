@@ -24,7 +24,7 @@ from store_core.format.columnar.records import Records
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.properties import CRC_NAME, CRC_RESERVED, PropertyParser
 from store_core.format.record.scan import StopReason, check_record
-from store_core.format.salvage import Damage, Salvage
+from store_core.format.salvage import Damage, SalvageWalk
 from store_core.store.compared_log import ComparedLog, SideName
 
 if TYPE_CHECKING:
@@ -292,14 +292,14 @@ _ROWS: Final = 1 << 14
 """Records whose bytes are there at once."""
 
 
-class _Walked:
+class _WalkedSegment:
     """The sound records of a log's segment file."""
 
     def __init__(self, side: PartSide, opened: SegmentBytes) -> None:
         self.side = side
         self.first = side.segment.start_offset
         self._opened = opened
-        salvage = Salvage(side.segment.view(opened).up_to(side.limit - self.first), only_newer=side.is_last)
+        salvage = SalvageWalk(side.segment.view(opened).up_to(side.limit - self.first), only_newer=side.is_last)
         windows = (part for part in salvage.parts() if isinstance(part, Window))
         bounds = [window.run.bounds + window.base for window in windows]
         empty = np.empty(0, np.int64)
@@ -339,7 +339,7 @@ def diff_part(part: DiffPart) -> DiffPartial:
         is_walked = differing is not None or len(opened) == 1 or any(part.end > side.other_end for side in part.sides)
         if not is_walked:
             return found
-        walks = [_Walked(side, each) for side, each in zip(part.sides, opened, strict=True)]
+        walks = [_WalkedSegment(side, each) for side, each in zip(part.sides, opened, strict=True)]
         masks = [walked.touched(part, differing) for walked in walks]
         if differing is not None:
             _note_ranges(part, differing, walks, found)
@@ -363,7 +363,7 @@ def _chunks_from(opened: SegmentBytes, first: int) -> _Chunks:
     return lambda begin, end: opened.chunk(first + begin, first + end)
 
 
-def _note_ranges(part: DiffPart, differing: DifferingBytes, walks: list[_Walked], found: DiffPartial) -> None:
+def _note_ranges(part: DiffPart, differing: DifferingBytes, walks: list[_WalkedSegment], found: DiffPartial) -> None:
     """Note the differing ranges, except those that nobody reads: after a blank record that both logs have."""
     ends = {walked.blank_end for walked in walks}
     end = ends.pop() if len(ends) == 1 else None
@@ -375,7 +375,9 @@ def _note_ranges(part: DiffPart, differing: DifferingBytes, walks: list[_Walked]
     found.ranges = [(begin, end, count) for begin, end, count in zip(*(each.tolist() for each in shown), strict=True)]
 
 
-def _note_records(walks: list[_Walked], masks: list[npt.NDArray[np.bool_]], most: int, found: DiffPartial) -> None:
+def _note_records(
+    walks: list[_WalkedSegment], masks: list[npt.NDArray[np.bool_]], most: int, found: DiffPartial
+) -> None:
     """Note the records that differ; one is changed if the other log has a differing record at its offset."""
     offsets = [walked.offsets[mask] for walked, mask in zip(walks, masks, strict=True)]
     for number, (walked, mask) in enumerate(zip(walks, masks, strict=True)):
@@ -391,7 +393,7 @@ def _note_records(walks: list[_Walked], masks: list[npt.NDArray[np.bool_]], most
             add_counts(found.topics, {(side, topic): count for topic, count in count_topics(records).items()})
 
 
-def _note_ahead(part: DiffPart, walked: _Walked, touched: npt.NDArray[np.bool_], found: DiffPartial) -> None:
+def _note_ahead(part: DiffPart, walked: _WalkedSegment, touched: npt.NDArray[np.bool_], found: DiffPartial) -> None:
     """Count a log's records from the other one's end on, which that one does not have yet, or no longer."""
     offsets = walked.offsets
     begin, end = max(walked.side.other_end, part.begin), min(walked.side.end, part.end)
@@ -456,7 +458,7 @@ def digested_records(side: PartSide) -> Iterator[npt.NDArray[np.void]]:
     segment, first = side.segment, side.segment.start_offset
     with open_ahead(segment) as opened:
         view = segment.view(opened).up_to(side.limit - first)
-        for part in Salvage(view, only_newer=side.is_last).parts():
+        for part in SalvageWalk(view, only_newer=side.is_last).parts():
             if isinstance(part, Damage):
                 continue
             for row in range(0, part.run.starts.size, _ROWS):

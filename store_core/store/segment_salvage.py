@@ -19,7 +19,7 @@ from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.properties import CRC_RESERVED
 from store_core.format.record.scan import StopReason
-from store_core.format.salvage import CandidateFinder, Damage, Salvage
+from store_core.format.salvage import CandidateFinder, Damage, SalvageWalk
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import SegmentEnd, segment_ends
 from store_core.store.compared_log import without_overlap
@@ -100,7 +100,7 @@ class SegmentSalvage:
         segment = self.part.segment
         with open_ahead(segment) as opened:
             view = segment.view(opened).up_to(self.part.end - segment.start_offset)
-            salvage = Salvage(view, only_newer=self.part.is_last)
+            salvage = SalvageWalk(view, only_newer=self.part.is_last)
             found_by, position = FoundBy.CHAIN, 0
             for found in salvage.parts():
                 if isinstance(found, Damage):

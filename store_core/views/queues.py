@@ -240,7 +240,7 @@ _PART_ROWS: Final = 1000
 """Queues in a part: their bounds take about a tenth of a second."""
 
 
-class _Entry(NamedTuple):
+class _TopicRow(NamedTuple):
     """What becomes one row: a queue, a configured topic, or both."""
 
     topic: str
@@ -252,7 +252,7 @@ class _Entry(NamedTuple):
 class TopicsPart:
     """Queues and topics that are looked at together."""
 
-    entries: tuple[_Entry, ...]  # one for each row
+    entries: tuple[_TopicRow, ...]  # one for each row
     segments: tuple[Segment, ...]  # the log's, if the columns need them
     queues: Queues | None  # if the columns need their bounds
     config_file: str | None  # the file with the configuration of topics, if there is one
@@ -266,7 +266,7 @@ class TopicsPart:
                     rows.append(self._row(entry, options))
         yield from row_batches(options, rows)
 
-    def _row(self, entry: _Entry, options: ViewOptions) -> dict[str, object]:
+    def _row(self, entry: _TopicRow, options: ViewOptions) -> dict[str, object]:
         row: dict[str, object] = dict.fromkeys(options.view.column_names)
         row |= {
             "topic": name_text(entry.topic),
@@ -321,7 +321,7 @@ def plan_topics(store: Store, options: ViewOptions) -> list[TopicsPart]:
     return [TopicsPart(group, segments, queues if needs_bounds else None, file) for group in groups]
 
 
-def _entries(queues: Queues, chosen: TopicFilter, configured: Mapping[str, TopicConfig]) -> list[_Entry]:
+def _entries(queues: Queues, chosen: TopicFilter, configured: Mapping[str, TopicConfig]) -> list[_TopicRow]:
     """Return an entry for each requested queue, then those of topics that have none, sorted by topic and queue.
 
     A queue that only the log has, because its RocksDB was not flushed since it began, is one of them.
@@ -330,10 +330,10 @@ def _entries(queues: Queues, chosen: TopicFilter, configured: Mapping[str, Topic
     unflushed = [name for name in queues.unflushed if chosen.takes(*name)]
     listed = _asked_queues(queues, chosen, {*known, *(topic for topic, _ in queues.unflushed)})
     names: set[QueueName] = {*(queue.name for queue in listed), *unflushed}
-    found = [_Entry(topic, queue_id, configured.get(topic)) for topic, queue_id in names]
+    found = [_TopicRow(topic, queue_id, configured.get(topic)) for topic, queue_id in names]
     if not chosen.queue_ids:
         queued = {topic for topic, _ in names}
-        found += [_Entry(topic, None, config) for topic, config in known.items() if topic not in queued]
+        found += [_TopicRow(topic, None, config) for topic, config in known.items() if topic not in queued]
     return sorted(found, key=lambda entry: (entry.topic, -1 if entry.queue_id is None else entry.queue_id))
 
 

@@ -12,7 +12,7 @@ import pytest
 from store_core import DefaultMessageStore, MessageStoreConfig, ReadOptions, plan_ranges, read_messages
 from store_core.queue.queue_path import QueueRules
 from store_core.snapshot.log_end import LiveMoment
-from store_core.store.read.ranges import Check
+from store_core.store.read.ranges import CheckKind
 from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.report import RebuildReport, as_json, as_text
@@ -138,7 +138,7 @@ def test_a_verify_says_what_it_did_not_check(tmp_path: Path) -> None:
     assert {"body_checksums", "property_checksums"} <= set(as_json(quick)["not_checked"])
     assert "last_body_checksums" in as_json(quick)["checked"]
     assert every.is_damaged
-    assert Check.BODY_CHECKSUMS in every.coverage.checked
+    assert CheckKind.BODY_CHECKSUMS in every.coverage.checked
 
 
 def test_a_dry_run_says_what_it_checked(tmp_path: Path) -> None:
@@ -146,8 +146,8 @@ def test_a_dry_run_says_what_it_checked(tmp_path: Path) -> None:
     config = MessageStoreConfig(mapped_file_size_commit_log=SIZE, check_crc_on_recover=False)
     report = DefaultMessageStore.dry_run(root, config)
 
-    assert Check.BODY_CHECKSUMS in report.coverage.not_checked
-    assert Check.BODY_CHECKSUMS in dry_run(root, "4.9.7").coverage.checked
+    assert CheckKind.BODY_CHECKSUMS in report.coverage.not_checked
+    assert CheckKind.BODY_CHECKSUMS in dry_run(root, "4.9.7").coverage.checked
     assert "\nchecked: " in str(report)
     assert "\nnot checked: " in str(report)
 

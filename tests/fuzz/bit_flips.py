@@ -28,7 +28,7 @@ from store_core.format.layout import field_position, head_dtype
 from store_core.format.properties import CRC_RESERVED
 from store_core.format.record.record_head import read_sys_flag
 from store_core.format.record.scan import StopReason, check_record
-from store_core.format.salvage import Damage, Salvage
+from store_core.format.salvage import Damage, SalvageWalk
 from store_core.format.segment_view import SegmentView
 from tests.golden_stores import find_golden_store, unpack
 
@@ -117,7 +117,7 @@ class GoldenSegment:
         if check.reason is StopReason.BAD_CRC:  # its lengths are sound, so the chain goes on
             return REPORTED, start, end
         segment = SegmentView.of(self.raw, self.start_offset, lambda position: position)
-        for part in Salvage(segment).parts(Place(start, before)):
+        for part in SalvageWalk(segment).parts(Place(start, before)):
             if isinstance(part, Damage) and part.begin == start:
                 is_alone = part.end == end
                 return (REPORTED if is_alone else OTHERS_TOO if part.end > end else SILENT), start, part.end
@@ -150,7 +150,7 @@ def flip_bits(segment: GoldenSegment, every: int = 1) -> tuple[Flips, list[tuple
     for bit in (bit for bit in blank if bit < (segment.stop + 8) * 8):
         segment.data[bit >> 3] ^= 1 << (bit & 7)
         found = list(
-            Salvage(SegmentView.of(segment.raw, segment.start_offset, lambda at: at)).parts(
+            SalvageWalk(SegmentView.of(segment.raw, segment.start_offset, lambda at: at)).parts(
                 Place(segment.stop, segment.starts[-1])
             )
         )

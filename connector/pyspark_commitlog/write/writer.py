@@ -24,7 +24,7 @@ from store_core.files.store_lock import ProcessStat
 from store_core.format.times import iso_time
 from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock, with_sizes_of
-from store_core.store.sink.commit_ledger import CommitLedger, Transaction
+from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger
 from store_core.store.sink.directory import SinkDirectory, owner_text
 from store_core.store.sink.staged_append import Appended
 from store_core.store.sink.staged_batch import StagedFile, stage_batches
@@ -214,7 +214,7 @@ class CommitLogWriter(DataSourceArrowWriter):
             self._task.options,
             self._task.job,
             messages,
-            Transaction(name) if name is not None else None,
+            AppendTransaction(name) if name is not None else None,
             overwrite=self._overwrite,
         )
 
@@ -239,7 +239,7 @@ def commit_partitions(
     options: WriteOptions,
     job: str,
     messages: Sequence[WriterCommitMessage | None],
-    transaction: Transaction | None,
+    transaction: AppendTransaction | None,
     *,
     overwrite: bool = False,
 ) -> CommitReport:
@@ -372,7 +372,9 @@ class CommitLogStreamWriter(DataSourceStreamArrowWriter):
             raise StoreError(
                 "Spark did not report which streaming query this is, so a repeated batch can't be recognised"
             )
-        commit_partitions(self._task.options, staged[0].job, messages, Transaction(query_id, batchId, is_batch=True))
+        commit_partitions(
+            self._task.options, staged[0].job, messages, AppendTransaction(query_id, batchId, is_batch=True)
+        )
 
     @without_traceback
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name

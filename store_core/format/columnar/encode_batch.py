@@ -20,7 +20,7 @@ from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.columnar.arrow_slices import number_queues
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.columnar.encode_columns import (
-    Delays,
+    DelayedRows,
     HeadValue,
     HostColumn,
     Part,
@@ -304,7 +304,7 @@ class _BatchEncoder:
     def _joined(self, parts: tuple[Part, ...], count: int) -> pa.BinaryArray:
         return join_items(parts) if parts else pa.array([b""] * count, pa.binary())
 
-    def _delays(self, max_level: int) -> Delays:
+    def _delays(self, max_level: int) -> DelayedRows:
         levels = self.columns.integers("delay_level")
         is_delayed = (levels > 0) & self.is_queued
         given = self.columns.delay_levels
@@ -314,9 +314,9 @@ class _BatchEncoder:
             clamped = pa.array(np.where(is_delayed, np.minimum(levels, max_level), levels))
             texts = pc.if_else(given.is_valid(), clamped, None).cast(pa.string())
         queue_ids = pa.array(self.queue_ids).cast(pa.string()) if is_delayed.any() else texts
-        return Delays(is_delayed, texts, queue_ids)
+        return DelayedRows(is_delayed, texts, queue_ids)
 
-    def _send_to_schedule_topic(self, delays: Delays) -> None:
+    def _send_to_schedule_topic(self, delays: DelayedRows) -> None:
         levels = np.minimum(self.columns.integers("delay_level"), self.max_delay_level or 0)
         self.topics = pc.if_else(pa.array(delays.is_delayed), SCHEDULE_TOPIC, self.topics)
         self.queue_ids = np.where(delays.is_delayed, levels - 1, self.queue_ids)

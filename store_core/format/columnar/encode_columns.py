@@ -182,7 +182,7 @@ class PropertyGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class Delays:
+class DelayedRows:
     """The delayed rows of a batch."""
 
     is_delayed: npt.NDArray[np.bool_]  # bool, shape (n,): rows that go to the schedule topic
@@ -200,7 +200,7 @@ class _Source:
 
 
 @dataclass(frozen=True, slots=True)
-class _Pairs:
+class _FlatMaps:
     """The property maps of all rows, flattened: row i has ``counts[i]`` pairs from ``starts[i]`` on.
 
     If all rows repeat the first row's names (`is_uniform`), `codes` are only those of the first row.
@@ -214,7 +214,7 @@ class _Pairs:
     is_uniform: bool = False
 
     @classmethod
-    def of(cls, column: pa.MapArray | None, rows: int) -> _Pairs:
+    def of(cls, column: pa.MapArray | None, rows: int) -> _FlatMaps:
         if column is None:
             nothing = np.zeros(0, np.int64)
             return cls([], nothing, pa.array([], pa.string()), np.zeros(rows, np.int64), np.zeros(rows, np.int64))
@@ -267,7 +267,7 @@ class _Pairs:
 
 
 def group_properties(
-    columns: MessageColumns, rules: EncodeRules, delays: Delays | None
+    columns: MessageColumns, rules: EncodeRules, delays: DelayedRows | None
 ) -> tuple[list[PropertyGroup], npt.NDArray[np.int64]]:
     """Group the rows of a batch by the names of their properties.
 
@@ -275,7 +275,7 @@ def group_properties(
 
     Returns: int64, ascending: the rows in no group.
     """
-    pairs = _Pairs.of(columns.properties, len(columns))
+    pairs = _FlatMaps.of(columns.properties, len(columns))
     sources = _sources(columns, delays)
     special = _special_names(rules, delays)
     odd = pairs.odd_rows(special | {_WHOLE_STRING}) | _odd_strings(columns, rules, special, delays)
@@ -297,7 +297,7 @@ def group_properties(
     return groups, np.sort(np.concatenate(others))
 
 
-def _special_names(rules: EncodeRules, delays: Delays | None) -> set[str]:
+def _special_names(rules: EncodeRules, delays: DelayedRows | None) -> set[str]:
     """Return the names that leave a row to the scalar encoder."""
     features = rules.features
     return {
@@ -309,7 +309,7 @@ def _special_names(rules: EncodeRules, delays: Delays | None) -> set[str]:
     }
 
 
-def _sources(columns: MessageColumns, delays: Delays | None) -> list[_Source]:
+def _sources(columns: MessageColumns, delays: DelayedRows | None) -> list[_Source]:
     """Return the columns that hold properties, in the order in which they enter a Java map; the string is last."""
     given = [(TAGS, columns.tags), (KEYS, columns.keys)]
     if delays is None:
@@ -332,7 +332,7 @@ def _is_valid(values: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _odd_strings(
-    columns: MessageColumns, rules: EncodeRules, special_names: set[str], delays: Delays | None
+    columns: MessageColumns, rules: EncodeRules, special_names: set[str], delays: DelayedRows | None
 ) -> npt.NDArray[np.bool_]:
     """Return which rows have a properties string that must be parsed."""
     strings = columns.properties_strings
@@ -388,7 +388,7 @@ def _have_sources_of(sources: list[_Source], row: int, rows: npt.NDArray[np.int6
     return same
 
 
-def _names(sources: list[_Source], pairs: _Pairs, row: int) -> list[str]:
+def _names(sources: list[_Source], pairs: _FlatMaps, row: int) -> list[str]:
     """Return the names of a row's properties in the order in which they enter a Java map."""
     there = [source.name for source in sources if source.present[row]]
     if _WHOLE_STRING in there:
@@ -401,7 +401,7 @@ def _names(sources: list[_Source], pairs: _Pairs, row: int) -> list[str]:
 
 def _parts(
     columns: dict[str, pa.Array],
-    pairs: _Pairs,
+    pairs: _FlatMaps,
     rows: npt.NDArray[np.int64] | None,
     names: list[str],
     rules: EncodeRules,
@@ -422,7 +422,7 @@ def _parts(
     return (*parts, separator) if parts and rules.features.ends_properties_with_separator else tuple(parts)
 
 
-def _mapped_values(pairs: _Pairs, rows: npt.NDArray[np.int64] | None, place: int) -> pa.StringArray:
+def _mapped_values(pairs: _FlatMaps, rows: npt.NDArray[np.int64] | None, place: int) -> pa.StringArray:
     if rows is None and pairs.is_uniform and len(pairs.names) == 1:
         return pairs.values
     starts = pairs.starts if rows is None else pairs.starts[rows]

@@ -258,7 +258,7 @@ def _looks_like_record(chunk: bytes, position: int, cut: int, start_offset: int 
 
 
 @dataclass(frozen=True, slots=True)
-class _Walked:
+class _WalkedLanes:
     """The result of each lane: `starts[first[k]:first[k + 1]]`, and `arrival[k]`, where it stopped."""
 
     lanes: npt.NDArray[np.int64]
@@ -267,7 +267,7 @@ class _Walked:
     arrival: npt.NDArray[np.int64]
 
 
-def _walk(raw: npt.NDArray[np.uint8], lanes: npt.NDArray[np.int64], limit: int, lead: int) -> _Walked:
+def _walk(raw: npt.NDArray[np.uint8], lanes: npt.NDArray[np.int64], limit: int, lead: int) -> _WalkedLanes:
     """Make every lane follow its chain to the next lane's start, or to where the chain breaks.
 
     Here and below `raw` begins with a record, and `lead` bytes are between one record and the next.
@@ -305,7 +305,7 @@ def _collect(
     steps: list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]],
     counts: npt.NDArray[np.int64],
     arrival: npt.NDArray[np.int64],
-) -> _Walked:
+) -> _WalkedLanes:
     """Sort the starts, which were found step by step, by lanes."""
     first = np.zeros(lanes.size + 1, np.int64)
     np.cumsum(counts, out=first[1:])
@@ -317,11 +317,11 @@ def _collect(
         else:
             at, previous = first[members] + number, members
         starts[at] = positions
-    return _Walked(lanes, starts, first, arrival)
+    return _WalkedLanes(lanes, starts, first, arrival)
 
 
 def _stitch(
-    raw: npt.NDArray[np.uint8], walked: _Walked, begin: int, limit: int, lead: int
+    raw: npt.NDArray[np.uint8], walked: _WalkedLanes, begin: int, limit: int, lead: int
 ) -> tuple[npt.NDArray[np.int64], int]:
     """Follow the chain over the lanes that start where it arrives; bridge the rest by single steps."""
     data = raw.data

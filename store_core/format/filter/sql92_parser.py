@@ -348,10 +348,10 @@ def parse(text: str, *, has_string_predicates: bool = True) -> Program:
     * `text`: Text after an expression is ignored, as in RocketMQ.
     * `has_string_predicates`: Whether CONTAINS, STARTSWITH and ENDSWITH are keywords, as since RocketMQ 5.1.3.
     """
-    return _Parser(Tokens(text, has_string_predicates=has_string_predicates)).program()
+    return _Sql92Parser(Tokens(text, has_string_predicates=has_string_predicates)).program()
 
 
-class _Parser:
+class _Sql92Parser:
     def __init__(self, tokens: Tokens) -> None:
         self._tokens = tokens
         self._steps: list[Step] = []

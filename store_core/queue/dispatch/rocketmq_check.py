@@ -59,7 +59,7 @@ class _UnreadableError(Exception):
 
 
 @dataclass(slots=True)
-class _Buffer:
+class _ByteBuffer:
     """A ``java.nio.ByteBuffer``: the bytes from `position` to `stop`, read in order.
 
     `copied` is the size of the array that Java copies the parts into; none of them may exceed it.
@@ -129,7 +129,7 @@ def check_message_and_return_size(
     if isinstance(frame, MessageCheck):
         return frame
     size, magic = frame
-    parts = _Parts(_Buffer(view, position, stop, size), magic, rules)
+    parts = _Parts(_ByteBuffer(view, position, stop, size), magic, rules)
     try:
         return parts.check(strictness)
     except (_UnreadableError, ValueError):
@@ -159,7 +159,7 @@ class _Parts:
 
     __slots__ = ("begin", "buffer", "head", "magic", "properties", "rules", "size", "topic")
 
-    def __init__(self, buffer: _Buffer, magic: MagicCode, rules: QueueRules) -> None:
+    def __init__(self, buffer: _ByteBuffer, magic: MagicCode, rules: QueueRules) -> None:
         self.buffer = buffer
         self.magic = magic
         self.rules = rules

@@ -248,7 +248,7 @@ class StoredFile:
 
 
 @dataclass(frozen=True, slots=True)
-class Delays:
+class DelayedRecords:
     """Records of the schedule topic with a delay level."""
 
     rows: npt.NDArray[np.int64]  # int64, shape (k,), ascending: rows that are really delayed
@@ -324,18 +324,18 @@ class StoredBatch(DispatchBatch):
         return StoredProperties(file.raw, spans.properties_start, spans.stops, file.finder)
 
     @cached_property
-    def delayed(self) -> Delays:
+    def delayed(self) -> DelayedRecords:
         """The records whose tags code is a time, and those whose level can't be parsed."""
         rows = self.properties.rows_with(DELAY)
         if not rows.size:
-            return Delays(rows, rows, rows)
+            return DelayedRecords(rows, rows, rows)
         rows = rows[self._is_of_schedule_topic(rows)]
         spans = self.properties.span(DELAY)
         levels = take_slices(self._file.raw, spans.starts[rows], spans.stops[rows]).dictionary_encode()
         kinds, delays = _delays_of([decode_text(level) for level in levels.dictionary.to_pylist()], self._file.rules)
         codes = levels.indices.to_numpy(zero_copy_only=False)
         is_delayed = kinds[codes] == _DELAYED
-        return Delays(rows[is_delayed], delays[codes][is_delayed], rows[kinds[codes] == _ILLEGAL])
+        return DelayedRecords(rows[is_delayed], delays[codes][is_delayed], rows[kinds[codes] == _ILLEGAL])
 
     def _is_of_schedule_topic(self, rows: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         starts, lengths = self.spans.topic_start[rows], self.spans.topic_stop[rows] - self.spans.topic_start[rows]

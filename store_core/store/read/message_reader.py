@@ -16,7 +16,7 @@ from store_core.format.columnar.chain import Chain, Place, Run, Window
 from store_core.format.columnar.lockstep import count_sound, count_sound_leads
 from store_core.format.record.decode import corrupt_record_error
 from store_core.format.record.scan import StopReason
-from store_core.format.salvage import Damage, Salvage
+from store_core.format.salvage import Damage, SalvageWalk
 from store_core.format.segment_view import HEAD
 from store_core.snapshot.log_end import covered_note, segment_end
 from store_core.store.memory import keep_freed_memory
@@ -181,7 +181,7 @@ class _RangeReader:
         self._torn_end = part.segment.size if part.is_by_tail else max(part.data_end, part.torn_end) - start
         self._limit = min(self._end, self._data_end)
         self._chain = Chain(self._view.up_to(self._data_end), self._known)
-        self._salvage = Salvage(self._chain.segment, only_newer=part.is_last)
+        self._salvage = SalvageWalk(self._chain.segment, only_newer=part.is_last)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         rows = self._rows
@@ -241,7 +241,7 @@ class _RangeReader:
         self._note_covered(salvage)
         return Place(self._limit)
 
-    def _note_covered(self, salvage: Salvage) -> None:
+    def _note_covered(self, salvage: SalvageWalk) -> None:
         """Say that a blank record hides sound ones; only the range that has the first of these does."""
         if max(self._begin, 0) <= salvage.covered < self._limit:
             blank, covered = (self._start_offset + at for at in (salvage.stop, salvage.covered))

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from store_core.store.read.read_options import ReadOptions
 
 
-class Check(Enum):
+class CheckKind(Enum):
     """One possible check; JSON uses its name in lower case, text its value."""
 
     SEGMENT_SIZES = "names and sizes of the segments"
@@ -40,11 +40,11 @@ class Check(Enum):
 class Coverage:
     """What was checked, and what was not."""
 
-    checked: tuple[Check, ...] = ()
-    not_checked: tuple[Check, ...] = ()
+    checked: tuple[CheckKind, ...] = ()
+    not_checked: tuple[CheckKind, ...] = ()
 
     @classmethod
-    def of(cls, checks: Mapping[Check, bool]) -> Self:
+    def of(cls, checks: Mapping[CheckKind, bool]) -> Self:
         """Make a coverage from a mapping that says whether each check was made."""
         return cls(
             tuple(check for check, is_made in checks.items() if is_made),

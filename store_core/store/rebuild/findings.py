@@ -118,7 +118,7 @@ class Finding(NamedTuple):
     found: str = ""
 
 
-class Place(NamedTuple):
+class FindingPlace(NamedTuple):
     """Where findings of a kind are: a file, or a queue. Fields that do not apply are None."""
 
     kind: FindingKind
@@ -134,7 +134,7 @@ class Tally:
     most: int = 100  # how many findings of a kind are kept
     first: list[Finding] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
-    places: dict[Place, int | None] = field(default_factory=dict)
+    places: dict[FindingPlace, int | None] = field(default_factory=dict)
     """All places that have findings, each with the least physical offset of those that were given."""
     _counts: Counter[FindingKind] = field(default_factory=Counter)
     _kept: Counter[FindingKind] = field(default_factory=Counter)
@@ -144,7 +144,7 @@ class Tally:
         if count:
             self._counts[kind] += count
         for finding in findings:
-            place = Place(finding.kind, finding.where, finding.topic, finding.queue_id)
+            place = FindingPlace(finding.kind, finding.where, finding.topic, finding.queue_id)
             known = self.places.get(place)
             begins = [begin for begin in (known, finding.begin) if begin is not None]
             self.places[place] = min(begins, default=None)

@@ -13,7 +13,7 @@ from store_core.format.words import counted
 from store_core.queue.queue_path import is_light
 from store_core.snapshot.log_end import FoundEnd
 from store_core.snapshot.queues import Queues
-from store_core.store.read.ranges import Check, Coverage
+from store_core.store.read.ranges import CheckKind, Coverage
 from store_core.store.read.read_messages import hint_of, stored_topics
 from store_core.store.rebuild.index_files import NO_DIFFERENCES, IndexDifferences
 from store_core.store.rebuild.segment_part import NO_LIGHT_RECORDS, LightRecords, SegmentOutcome
@@ -284,7 +284,7 @@ def _verdict(report: RebuildReport) -> Iterator[str]:
     """Yield lines that say where the log ends, and what was checked to find that."""
     yield f"the log ends at offset {report.end_offset}{'' if report.is_damaged else '; no damage in what was checked'}"
     yield from report.coverage.lines
-    if Check.BODY_CHECKSUMS in report.coverage.not_checked:
+    if CheckKind.BODY_CHECKSUMS in report.coverage.not_checked:
         yield "body checksums were checked for the last records only: --check-crc checks all"
 
 

@@ -16,7 +16,7 @@ from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.queue_assignment import RefusedUnit, UnfitListsError, lmq_units
 from store_core.queue.queue_path import has_lists
 from store_core.snapshot.log_end import FoundEnd, TornTail, find_end
-from store_core.store.read.ranges import Check, Coverage
+from store_core.store.read.ranges import CheckKind, Coverage
 from store_core.store.rebuild.index_files import NO_DIFFERENCES, IndexDifferences
 
 if TYPE_CHECKING:
@@ -306,17 +306,17 @@ def rebuild_coverage(rules: RebuildRules, *, is_comparison: bool) -> Coverage:
     queue_rules = rules.queue_rules
     verifies = queue_rules.verify_property_crc or rules.is_proven
     has_property_crc = rules.check_crc and queue_rules.features.has_property_crc and verifies
-    earlier = {Check.LENGTHS_OF_EARLIER_SEGMENTS: False} if rules.first_offset else {}
+    earlier = {CheckKind.LENGTHS_OF_EARLIER_SEGMENTS: False} if rules.first_offset else {}
     return Coverage.of(
         {
-            Check.SEGMENT_SIZES: True,
-            Check.LENGTHS: True,
+            CheckKind.SEGMENT_SIZES: True,
+            CheckKind.LENGTHS: True,
             **earlier,
-            Check.LAST_BODY_CHECKSUMS: True,
-            Check.BODY_CHECKSUMS: rules.check_crc,
-            Check.PROPERTY_CHECKSUMS: has_property_crc,
-            Check.PLACES: rules.is_salvaged or rules.is_proven,
-            Check.QUEUES: is_comparison and rules.has_queues,
-            Check.INDEX: is_comparison and rules.has_index,
+            CheckKind.LAST_BODY_CHECKSUMS: True,
+            CheckKind.BODY_CHECKSUMS: rules.check_crc,
+            CheckKind.PROPERTY_CHECKSUMS: has_property_crc,
+            CheckKind.PLACES: rules.is_salvaged or rules.is_proven,
+            CheckKind.QUEUES: is_comparison and rules.has_queues,
+            CheckKind.INDEX: is_comparison and rules.has_index,
         }
     )

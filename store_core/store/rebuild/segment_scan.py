@@ -20,7 +20,7 @@ from store_core.format.columnar.decode_batch import unexpandable
 from store_core.format.columnar.lockstep import count_sound
 from store_core.format.columnar.records import Records
 from store_core.format.record.scan import StopReason, check_record
-from store_core.format.salvage import Damage, Salvage, store_timestamps
+from store_core.format.salvage import Damage, SalvageWalk, store_timestamps
 from store_core.format.segment_view import Piece, SegmentView
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, QueueNumbering, RequestBatch
@@ -53,7 +53,7 @@ _BAD_BODY: Final = StopReason.BAD_CRC.value
 class SalvagedReader:
     """Iterates over the records of one segment that prove themselves: batches, each with the segment.
 
-    These are the records that reading in mode DROPMALFORMED finds (`store_core.format.salvage.Salvage`), except
+    These are the records that reading in mode DROPMALFORMED finds (`store_core.format.salvage.SalvageWalk`), except
     those that the release can't dispatch, such as a V2 record before 5.x. As in a broker, names need not be UTF-8.
 
     * `segment`: The segment up to the log's end.
@@ -78,7 +78,7 @@ class SalvagedReader:
         self._rules = rules
         self._check_crc = check_crc
         self._is_proven = is_proven
-        self._salvage = Salvage(segment, only_newer=is_last)
+        self._salvage = SalvageWalk(segment, only_newer=is_last)
 
     def __iter__(self) -> Iterator[tuple[DispatchBatch, Piece]]:
         for part in self._salvage.parts():
@@ -230,7 +230,7 @@ class SegmentScan:
         A sound record at which a broker ends the log is also noted as a lost range.
         """
         first, left_out = self.part.segment.start_offset, 0
-        salvage = Salvage(self.part.segment.view(opened), only_newer=True)
+        salvage = SalvageWalk(self.part.segment.view(opened), only_newer=True)
         for found in salvage.parts(Place(reader.position, last_sound)):
             if isinstance(found, Damage):
                 reason = (found.check.reason or StopReason.BAD_MAGIC).value

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.words import counted
 from store_core.snapshot.log_end import FoundEnd
-from store_core.store.read.ranges import Check, Coverage
+from store_core.store.read.ranges import CheckKind, Coverage
 
 if TYPE_CHECKING:
     from store_core.files.overlay_file_system import FileChange
@@ -184,17 +184,17 @@ def recovery_coverage(rules: QueueRules, *, is_whole: bool) -> Coverage:
 
     * `is_whole`: Whether the check begins at the log's first segment.
     """
-    earlier = {} if is_whole else {Check.LENGTHS_OF_EARLIER_SEGMENTS: False}
+    earlier = {} if is_whole else {CheckKind.LENGTHS_OF_EARLIER_SEGMENTS: False}
     has_property_crc = rules.features.has_property_crc and rules.check_crc and rules.verify_property_crc
     return Coverage.of(
         {
-            Check.SEGMENT_SIZES: True,
-            Check.LENGTHS: True,
+            CheckKind.SEGMENT_SIZES: True,
+            CheckKind.LENGTHS: True,
             **earlier,
-            Check.BODY_CHECKSUMS: rules.check_crc,
-            Check.PROPERTY_CHECKSUMS: has_property_crc,
-            Check.PLACES: False,
-            Check.QUEUES: False,
-            Check.INDEX: False,
+            CheckKind.BODY_CHECKSUMS: rules.check_crc,
+            CheckKind.PROPERTY_CHECKSUMS: has_property_crc,
+            CheckKind.PLACES: False,
+            CheckKind.QUEUES: False,
+            CheckKind.INDEX: False,
         }
     )

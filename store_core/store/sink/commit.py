@@ -24,7 +24,7 @@ from store_core.files.names import (
 from store_core.files.store_lock import ABORT_FILE, StoreLock
 from store_core.queue.index_format import index_file_size
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction, Unindexed
+from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger, LedgerEntry, Unindexed
 from store_core.store.sink.directory import (
     SinkDirectory,
     heal,
@@ -138,7 +138,7 @@ class SinkCommit:
     not in the index; the next append with ``all`` adds them."""
     staging: Path | None = None  # where records are staged; by default in the store
     overwrite: bool = False  # make a new store of the records, and replace this one by it
-    transaction: Transaction | None = None  # ensures that the append is made once, however often it is tried
+    transaction: AppendTransaction | None = None  # ensures that the append is made once, however often it is tried
     left_out: int = 0  # number of rows refused
     refused: tuple[Path, ...] = ()  # files that list them; they are merged into one below `SinkDirectory.refused`
     is_alive: Callable[[str], bool] | None = None

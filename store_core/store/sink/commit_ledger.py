@@ -28,7 +28,7 @@ _NAME_LENGTH: Final = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Transaction:
+class AppendTransaction:
     """Identifies an append of a sender: a repeated one does nothing."""
 
     sender: str  # A streaming query's id, or a user's name for a job
@@ -42,7 +42,7 @@ class Transaction:
 class LedgerEntry:
     """The last append of a sender."""
 
-    transaction: Transaction
+    transaction: AppendTransaction
     appended: Appended
     is_committed: bool  # if false, it was about to be made; the log shows whether it was
     left_out: int = 0  # number of rows refused and not appended
@@ -74,7 +74,7 @@ class CommitLedger:
         try:
             values = json.loads(content)
             return LedgerEntry(
-                Transaction(str(values["transaction"]["sender"]), int(values["transaction"]["number"])),
+                AppendTransaction(str(values["transaction"]["sender"]), int(values["transaction"]["number"])),
                 Appended(**{name: int(value) for name, value in values["appended"].items()}),
                 bool(values["is_committed"]),
                 int(values["left_out"]),
@@ -91,7 +91,7 @@ class CommitLedger:
                 f"Find out whether the last append of {sender!r} is in the log; delete the file to have it made again",
             ) from error
 
-    def has(self, transaction: Transaction) -> bool:
+    def has(self, transaction: AppendTransaction) -> bool:
         """Return whether an append, or a later one of its sender, is known to be made; errors as of `entry`."""
         entry = self.entry(transaction.sender)
         if entry is None or entry.transaction.number < transaction.number:
@@ -103,7 +103,7 @@ class CommitLedger:
         _replace(self.path_of(entry.transaction.sender), json.dumps(asdict(entry), indent=1), self._file_system)
 
     def settle(
-        self, transaction: Transaction, store: DefaultMessageStore, rows: int, body_sum: int | None = None
+        self, transaction: AppendTransaction, store: DefaultMessageStore, rows: int, body_sum: int | None = None
     ) -> LedgerEntry | None:
         """Return the entry of an append already made; None if the append is still to be made.
 

@@ -22,7 +22,7 @@ from store_core.format.record.scan import (
     follow_chain,
     follow_frames,
 )
-from store_core.format.salvage import CandidateFinder, Damage, Salvage
+from store_core.format.salvage import CandidateFinder, Damage, SalvageWalk
 from store_core.format.segment_view import SegmentView
 from tests.builders import (
     BODY_AT,
@@ -61,7 +61,7 @@ class Walked:
         next_data: Callable[[int], int] = lambda position: position,
         **options: bool,
     ) -> None:
-        self.walk = Salvage(SegmentView.of(np.frombuffer(data, np.uint8), start_offset, next_data), **options)
+        self.walk = SalvageWalk(SegmentView.of(np.frombuffer(data, np.uint8), start_offset, next_data), **options)
         self.parts = list(self.walk.parts(until=until))
         self.starts = [start for part in self.parts if isinstance(part, Window) for start in part.starts.tolist()]
         self.damage = [(part.begin, part.end) for part in self.parts if isinstance(part, Damage)]
@@ -331,7 +331,7 @@ def test_a_record_that_a_writer_finishes_meanwhile_is_no_damage(log: LogBuilder)
         raw[begin:end] = record
         return position
 
-    parts = list(Salvage(SegmentView.of(raw, START, finish), only_newer=True, is_growing=True).parts())
+    parts = list(SalvageWalk(SegmentView.of(raw, START, finish), only_newer=True, is_growing=True).parts())
     starts = [start for part in parts if isinstance(part, Window) for start in part.starts.tolist()]
 
     assert starts == places(log)
@@ -427,11 +427,11 @@ def test_a_walk_from_where_sound_records_led_sees_the_same(log: Log, only_newer:
     segment = SegmentView.of(np.frombuffer(log.data, np.uint8), log.start_offset)
     sound = [
         Place(),
-        *(part.place for part in Salvage(segment, only_newer=only_newer).parts() if isinstance(part, Window)),
+        *(part.place for part in SalvageWalk(segment, only_newer=only_newer).parts() if isinstance(part, Window)),
     ]
     place = data.draw(st.sampled_from(sound))
     whole = Walked(log.data, log.start_offset, only_newer=only_newer)
-    rest = list(Salvage(segment, only_newer=only_newer).parts(place))
+    rest = list(SalvageWalk(segment, only_newer=only_newer).parts(place))
 
     assert [start for part in rest if isinstance(part, Window) for start in part.starts.tolist()] == [
         start for start in whole.starts if start >= place.position
@@ -464,7 +464,7 @@ def test_a_walk_through_entries_needs_one_chunk_at_a_time(seed: int, only_newer:
 
 def check_windows(whole: SegmentView, view: SegmentView, **options: bool) -> None:
     """Compare a walk through bytes that are there with one through chunks."""
-    expected, walk = Salvage(whole, **options), Salvage(view, **options)
+    expected, walk = SalvageWalk(whole, **options), SalvageWalk(view, **options)
     found: list[tuple[list[int], list[Damage]]] = []
     for each in (expected, walk):
         starts: list[int] = []
@@ -542,7 +542,7 @@ def test_magic_codes_all_over_damage_are_not_looked_at_one_by_one(monkeypatch: p
         return check_frame(data, position, start_offset, framing, **options)
 
     monkeypatch.setattr(segment_view, "check_frame", count_checks)
-    found = list(Salvage(SegmentView.of(np.frombuffer(bytes(log.data), np.uint8))).parts())
+    found = list(SalvageWalk(SegmentView.of(np.frombuffer(bytes(log.data), np.uint8))).parts())
 
     assert len(found) == 3
     assert len(seen) < 20

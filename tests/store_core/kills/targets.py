@@ -36,7 +36,7 @@ from store_core.format.message import PutMessageStatus
 from store_core.store.parts import InProcess
 from store_core.store.rebuild.plan import RebuildOptions
 from store_core.store.sink.commit import SinkCommit
-from store_core.store.sink.commit_ledger import CommitLedger, Transaction
+from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger
 from store_core.store.sink.directory import SinkDirectory
 from tests.store_core.kills.campaign import Target, run_campaign
 from tests.store_core.store.sink.staging import stage
@@ -259,7 +259,7 @@ class Sinking:
         files = OsFileSystem()
         bodies = [b"%d:%d" % (number, each) + b"y" * (each * 97 % 900) for each in range(25)]
         job = f"job-{number:032x}"
-        transaction = Transaction("stream", number, is_batch=True) if self.is_stream else None
+        transaction = AppendTransaction("stream", number, is_batch=True) if self.is_stream else None
         config = config_of(max_index_num=4000, max_hash_slot_num=40)
         commit = SinkCommit(root, job, config, SystemClock(), files, transaction=transaction, is_alive=lambda _: False)
         directory = SinkDirectory(root, files).claim(job, "me", "1")

@@ -25,7 +25,7 @@ from store_core.files.store_path import StorePaths, located_now
 from store_core.format.columnar.chain import Chain, Place, Run, Window
 from store_core.format.log_end import LogEnd, find_log_end
 from store_core.format.record.scan import StopReason, check_record
-from store_core.format.salvage import Damage, Salvage, store_timestamps
+from store_core.format.salvage import Damage, SalvageWalk, store_timestamps
 from store_core.format.times import iso_time
 from store_core.snapshot.log import Log, first_store_timestamp
 from store_core.store.read.follow.log_position import LogPosition, RecordProof
@@ -48,7 +48,7 @@ def sound_parts(segment: SegmentView, place: Place, *, only_newer: bool) -> Iter
 
     * `segment`: The segment up to where it is to be walked.
     * `place`: The segment's first byte, or one past a sound record.
-    * `only_newer`: As of `Salvage`.
+    * `only_newer`: As of `SalvageWalk`.
     """
     while place.position < segment.size:
         place = yield from _chained(segment, place)
@@ -76,7 +76,7 @@ def _salvaged(
     segment: SegmentView, place: Place, *, only_newer: bool
 ) -> Generator[Window | Damage, None, Place | None]:
     """Walk through damage; return where the segment is sound again, None at its end."""
-    for part in Salvage(segment, only_newer=only_newer).parts(place):
+    for part in SalvageWalk(segment, only_newer=only_newer).parts(place):
         yield part
         if isinstance(part, Window) and part.run.size >= _SOUND_AGAIN:
             return part.place

@@ -28,7 +28,7 @@ from store_core.errors import (
 )
 from store_core.store.sink import directory as sink_directory
 from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock, with_sizes_of
-from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
+from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger, LedgerEntry
 from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.staged_append import Appended
 from tests.budgets import budget
@@ -55,11 +55,11 @@ def commit(root: Path, bodies: list[bytes], job: str = JOB, **settings: Any) -> 
 
 
 def test_a_transaction_is_committed_once_whatever_is_staged_again(tmp_path: Path) -> None:
-    first = commit(tmp_path, [b"a"], transaction=Transaction("query", 3), left_out=2)
-    again = commit(tmp_path, [b"a"], OTHER, transaction=Transaction("query", 3))
-    earlier = commit(tmp_path, [b"z"], OTHER, transaction=Transaction("query", 2))  # of a job's own numbers
-    later = commit(tmp_path, [b"b"], OTHER, transaction=Transaction("query", 4))
-    other = commit(tmp_path, [b"c"], OTHER, transaction=Transaction("another", 4))
+    first = commit(tmp_path, [b"a"], transaction=AppendTransaction("query", 3), left_out=2)
+    again = commit(tmp_path, [b"a"], OTHER, transaction=AppendTransaction("query", 3))
+    earlier = commit(tmp_path, [b"z"], OTHER, transaction=AppendTransaction("query", 2))  # of a job's own numbers
+    later = commit(tmp_path, [b"b"], OTHER, transaction=AppendTransaction("query", 4))
+    other = commit(tmp_path, [b"c"], OTHER, transaction=AppendTransaction("another", 4))
 
     assert [False, True, True, False, False] == [r.is_repeat for r in (first, again, earlier, later, other)]
     assert (first.appended, 2) == (again.appended, again.left_out)
@@ -69,7 +69,7 @@ def test_a_transaction_is_committed_once_whatever_is_staged_again(tmp_path: Path
 
 def test_a_batch_is_refused_if_a_later_one_was_made_or_the_same_one_of_other_rows(tmp_path: Path) -> None:
     def batch(bodies: list[bytes], number: int, left_out: int = 0) -> CommitReport:
-        transaction = Transaction("query", number, is_batch=True)
+        transaction = AppendTransaction("query", number, is_batch=True)
         report: CommitReport = commit(tmp_path, bodies, OTHER, transaction=transaction, left_out=left_out)
         return report
 
@@ -91,7 +91,7 @@ def test_a_batch_with_as_many_other_bodies_is_taken_for_the_repeat_with_a_warnin
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bodies = [b"a", b"b", b"c"]
-    again = Transaction("query", 0, is_batch=True)
+    again = AppendTransaction("query", 0, is_batch=True)
     commit(tmp_path, bodies, OTHER, transaction=again)
 
     assert commit(tmp_path, bodies[::-1], OTHER, transaction=again).is_repeat
@@ -104,7 +104,7 @@ def test_a_batch_with_as_many_other_bodies_is_taken_for_the_repeat_with_a_warnin
 def test_an_entry_of_an_earlier_version_says_nothing_of_bodies(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    again = Transaction("query", 0, is_batch=True)
+    again = AppendTransaction("query", 0, is_batch=True)
     commit(tmp_path, [b"a"], OTHER, transaction=again)
     (path,) = (tmp_path / "commitlog-sink" / "ledger").iterdir()
     entry = json.loads(path.read_text())
@@ -117,15 +117,15 @@ def test_an_entry_of_an_earlier_version_says_nothing_of_bodies(
 
 def test_a_stream_that_goes_on_in_another_store_is_named(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for number in (3, 4):
-        commit(tmp_path, [b"a"], OTHER, transaction=Transaction("query", number, is_batch=True))
+        commit(tmp_path, [b"a"], OTHER, transaction=AppendTransaction("query", number, is_batch=True))
 
     assert 1 == caplog.text.count("has no batch of the query query, which goes on with batch 3")
 
 
 def test_a_transaction_without_records_is_committed_too(tmp_path: Path) -> None:
-    commit(tmp_path, [], transaction=Transaction("query", 0))
+    commit(tmp_path, [], transaction=AppendTransaction("query", 0))
 
-    assert commit(tmp_path, [], transaction=Transaction("query", 0)).is_repeat
+    assert commit(tmp_path, [], transaction=AppendTransaction("query", 0)).is_repeat
 
 
 def test_an_entry_that_was_about_to_be_committed_is_settled_by_the_log(tmp_path: Path) -> None:
@@ -138,19 +138,19 @@ def test_an_entry_that_was_about_to_be_committed_is_settled_by_the_log(tmp_path:
             (Appended(2, appended.begin_offset, 0, 0, 0, appended.first_size, appended.first_crc ^ 1), False),
             (Appended(2, appended.end_offset, 0, 0, 0, appended.first_size, appended.first_crc), False),
         ):
-            ledger.write(LedgerEntry(Transaction("query", 7), entry, is_committed=False))
-            assert is_in == (ledger.settle(Transaction("query", 7), store, 2) is not None)
-        assert ledger.settle(Transaction("query", 8), store, 2) is None
+            ledger.write(LedgerEntry(AppendTransaction("query", 7), entry, is_committed=False))
+            assert is_in == (ledger.settle(AppendTransaction("query", 7), store, 2) is not None)
+        assert ledger.settle(AppendTransaction("query", 8), store, 2) is None
 
 
 def test_an_append_is_not_made_twice_after_a_later_one_was_interrupted(tmp_path: Path) -> None:
-    appended = commit(tmp_path, [b"a"], transaction=Transaction("query", 1)).appended
+    appended = commit(tmp_path, [b"a"], transaction=AppendTransaction("query", 1)).appended
     ledger = CommitLedger(SinkDirectory(tmp_path, FaultyFileSystem()).ledger, FaultyFileSystem())
     planned = Appended(1, appended.end_offset, appended.end_offset + 100, 0, 0, 100, 7)
-    ledger.write(LedgerEntry(Transaction("query", 2), planned, is_committed=False))
+    ledger.write(LedgerEntry(AppendTransaction("query", 2), planned, is_committed=False))
 
-    assert commit(tmp_path, [b"a"], OTHER, transaction=Transaction("query", 1)).is_repeat
-    assert not commit(tmp_path, [b"b"], OTHER, transaction=Transaction("query", 2)).is_repeat
+    assert commit(tmp_path, [b"a"], OTHER, transaction=AppendTransaction("query", 1)).is_repeat
+    assert not commit(tmp_path, [b"b"], OTHER, transaction=AppendTransaction("query", 2)).is_repeat
     assert [b"a", b"b"] == bodies_of(tmp_path)
 
 
@@ -159,12 +159,12 @@ def test_an_entry_whose_place_was_deleted_is_told_and_not_guessed(tmp_path: Path
     make_store(tmp_path / "store", [b"x" * 900] * 20)
     first = next(iter(sorted((tmp_path / "store" / "commitlog").iterdir())))
     first.unlink()
-    ledger.write(LedgerEntry(Transaction("query", 7), Appended(1, 0, 9, 0, 0, 9, 9), is_committed=False))
+    ledger.write(LedgerEntry(AppendTransaction("query", 7), Appended(1, 0, 9, 0, 0, 9, 9), is_committed=False))
     with (
         DefaultMessageStore.open(tmp_path / "store", CONFIG) as store,
         pytest.raises(UnsupportedStoreError, match="append 7 of 'query' was interrupted, and the part of the log"),
     ):
-        ledger.settle(Transaction("query", 7), store, 1)
+        ledger.settle(AppendTransaction("query", 7), store, 1)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.index_service import IndexService
 from store_core.store.reput import ReputMessageService
 from store_core.store.sink import staged_append
-from store_core.store.sink.commit_ledger import CommitLedger, LedgerEntry, Transaction
+from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger, LedgerEntry
 from store_core.store.sink.staged_append import Appended, KnownRecords, append_staged
 from tests.builders import Record
 from tests.store_core.fakes import FaultyFileSystem
@@ -86,7 +86,7 @@ def append(
     ledger = CommitLedger(root / "ledger", disk)
 
     def note(appended: Appended) -> None:
-        ledger.write(LedgerEntry(Transaction("test"), appended, is_committed=False))
+        ledger.write(LedgerEntry(AppendTransaction("test"), appended, is_committed=False))
 
     with DefaultMessageStore.open(root, config, file_system=disk, clock=ImpatientClock()) as store:
         return append_staged(store, staged, root / "work", disk, note, dispatches=dispatches)
@@ -488,7 +488,7 @@ def test_a_machine_that_dies_at_any_call_leaves_all_or_nothing(name: str, lost_p
         assert stored or not lived
         assert (case.before + case.added)[: len(case.before) + stored] == bodies_of(root)
         with DefaultMessageStore.open(root, CONFIG, file_system=FaultyFileSystem()) as store:
-            settled = CommitLedger(root / "ledger", FaultyFileSystem()).settle(Transaction("test"), store, 0)
+            settled = CommitLedger(root / "ledger", FaultyFileSystem()).settle(AppendTransaction("test"), store, 0)
         assert bool(stored) == (settled is not None)
         shutil.rmtree(root)
 
