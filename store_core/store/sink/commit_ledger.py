@@ -207,6 +207,7 @@ def _replace(path: Path, text: str, file_system: FileSystem) -> None:
     """Replace a file by one with a text, durably."""
     partial = path.with_suffix(".partial")
     file_system.make_directories(path.parent)
+    file_system.remove(partial)  # what a crash left there, or a link, which would not be written
     write_file(partial, text.encode(), file_system)
     file_system.rename(partial, path)
     file_system.sync_directory(path.parent)
