@@ -43,9 +43,6 @@ if TYPE_CHECKING:
     from store_core.store.rebuild.plan import RebuildOptions, RebuildRules
 
 
-RELEASE_GIVEN: Final = "it was asked for"
-"""Why a release's rules were followed."""
-
 _MOST_LOOKS: Final = 6
 """Checks of a live store until keys count as missing from an index that stands still."""
 
@@ -251,7 +248,7 @@ class CheckedStore:
     index: tuple[KeyFile, ...]  # the files of the index that the release loads, oldest first
     certificates: tuple[Certificate, ...]
     notes: tuple[str, ...]
-    release_why: str = RELEASE_GIVEN
+    release_why: str = ""  # why of the release whose rules were followed; empty if it was asked for
 
     @property
     def is_live(self) -> bool:

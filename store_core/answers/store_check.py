@@ -145,7 +145,7 @@ check = function_of(Check)
 # ---- the report
 
 _QUEUE: Final = shared("topic", "queue_id")
-_RELEASE_GIVEN: Final = "it was asked for"
+RELEASE_GIVEN: Final = "it was asked for"
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +220,7 @@ class CheckReport(Report[CheckFacts]):
             coverage=compared.coverage,
             store=str(plan.store),
             release=plan.rules.queue_rules.release,
-            release_why=checked.release_why,
+            release_why=checked.release_why or RELEASE_GIVEN,
             was_closed=not checked.bounds.is_open,
             is_live=checked.is_live,
             segments=len(checked.compared.outcomes),
@@ -294,7 +294,7 @@ class CheckReport(Report[CheckFacts]):
         yield self._verdict_words()
         yield found.store
         yield f"by the rules of RocketMQ {found.release}; the store was {state}"
-        if found.release_why != _RELEASE_GIVEN:
+        if found.release_why != RELEASE_GIVEN:
             yield f"the release is told by the store: {found.release_why}"
         bounds = f"from offset {found.min_offset} to {found.end_offset}"
         yield f"{counted(found.records, 'record')} {bounds}, in {counted(found.segments, 'segment')}"

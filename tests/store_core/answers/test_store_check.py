@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from store_core import InvalidOptionError, RebuildOptions, StoreNotFoundError, read_messages, rebuild_consume_queue
 from store_core.answers import Check, CheckReport, check, diff
-from store_core.answers.checked_store import RELEASE_GIVEN
 from store_core.answers.report import Verdict
+from store_core.answers.store_check import RELEASE_GIVEN
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.snapshot import log_end
