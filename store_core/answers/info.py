@@ -285,7 +285,7 @@ class Description:
             counts[topic] += bounds.max_offset - bounds.min_offset
         configured: Sequence[str] = ()
         if self.root is not None:
-            known, notes = self.store.config.known(TOPICS, "which topics the broker has")
+            known, notes = self.store.config.known(TOPICS)
             configured = tuple(known or ())
             self.notes += notes
         return [
@@ -303,7 +303,7 @@ class Description:
             return []
         found: dict[str, dict[str, Any]] = {}
         for kind in (CONSUMER_OFFSETS, LIGHT_OFFSETS):
-            offsets, notes = self.store.config.known(kind, "what groups have consumed")
+            offsets, notes = self.store.config.known(kind)
             self.notes += notes
             for each in (*offsets.committed, *offsets.light) if offsets is not None else ():
                 row = found.setdefault(each.group, {"group": each.group, "topics": set(), "behind": None})

@@ -157,8 +157,8 @@ class BrokerGroups(NamedTuple):
             raise _no_offsets(root)
         newest = max((each.value for each in found), key=lambda each: each.version.timestamp if each.version else 0)
         backups = (note for each in found for note in each.notes)
-        configured, group_notes = config.known(SUBSCRIPTION_GROUPS, "which groups there are")
-        popped, mode_notes = config.known(REQUEST_MODES, "which groups pop")
+        configured, group_notes = config.known(SUBSCRIPTION_GROUPS)
+        popped, mode_notes = config.known(REQUEST_MODES)
         return cls(
             (*newest.committed, *(light.value.light if light is not None else ())),
             tuple(newest.broadcast),

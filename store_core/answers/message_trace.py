@@ -132,8 +132,8 @@ class _Tracing:
         extent = self.store.asked_log
         levels = delay_levels(self.options.config, self.options.release)
         config = self.store.config.of_release(self.options.release)
-        delivered, delay_notes = config.known(DELAY_OFFSETS, "what is delivered of delay levels")
-        offsets, offset_notes = config.known(CONSUMER_OFFSETS, "what groups have consumed")
+        delivered, delay_notes = config.known(DELAY_OFFSETS)
+        offsets, offset_notes = config.known(CONSUMER_OFFSETS)
         consumed = None if offsets is None else offsets.by_group
         broker = BrokerState(levels, delivered or {})
         rows, notes = self._records(what)

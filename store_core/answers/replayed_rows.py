@@ -87,7 +87,7 @@ def check_targets(topics: Iterable[str], queues: TargetQueues, release: Release)
 
 def _configured_queues(root: Path) -> dict[str, int]:
     """Return how many queues producers use of each topic that a store's ``config/topics.json`` has."""
-    found, _ = Config(root).known(TOPICS, "how many queues topics have")
+    found, _ = Config(root).known(TOPICS)
     numbers = {name: topic.write_queue_nums for name, topic in (found or {}).items()}
     return {name: min(number, _MOST_QUEUES) for name, number in numbers.items() if number > 0}
 

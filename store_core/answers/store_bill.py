@@ -252,9 +252,9 @@ def _configured_topics(store: Store) -> tuple[frozenset[str] | None, tuple[str, 
         config = store.config
     except (InvalidOptionError, UnsupportedStoreError):  # several roots, or an archive
         config = Config(root)
-    found, notes = config.known(TOPICS, "which topics the broker has")
+    found, notes = config.known(TOPICS)
     if found is None and not notes:
-        return None, (f"which topics the broker has is not known: {root} has no config/{TOPICS.name}",)
+        return None, (f"{TOPICS.what} is not known: {root} has no config/{TOPICS.name}",)
     return None if found is None else frozenset(found), notes
 
 

@@ -180,8 +180,8 @@ def known_groups(store: Store) -> frozenset[str]:
     from store_core.snapshot.config import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS
     from store_core.store.read.read_messages import stored_topics
 
-    configured, _ = store.config.known(SUBSCRIPTION_GROUPS, "which groups there are")
-    offsets, _ = store.config.known(CONSUMER_OFFSETS, "what groups have consumed")
+    configured, _ = store.config.known(SUBSCRIPTION_GROUPS)
+    offsets, _ = store.config.known(CONSUMER_OFFSETS)
     topics = stored_topics((store.root,))
     of_topics = {
         topic.removeprefix(prefix)

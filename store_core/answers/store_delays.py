@@ -138,7 +138,7 @@ class Delays(Answer["DelaysReport"]):
         levels = delay_levels(self.config, self.release)
         root, extent = store.root, store.asked_log
         config = store.config.of_release(self.release)
-        delivered, notes = config.known(DELAY_OFFSETS, "what is delivered of delay levels")
+        delivered, notes = config.known(DELAY_OFFSETS)
         read_until, offset = config.timer_check
         last_stored = _last_stored(store)
         offsets_written, check_written = (

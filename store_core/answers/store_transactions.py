@@ -266,7 +266,7 @@ def _asked_next(store: Store) -> tuple[int, tuple[str, ...]]:
     """
     from store_core.snapshot.config import CONSUMER_OFFSETS
 
-    found_offsets, notes = store.config.known(CONSUMER_OFFSETS, "what groups have consumed")
+    found_offsets, notes = store.config.known(CONSUMER_OFFSETS)
     offsets = None if found_offsets is None else found_offsets.by_group
     return (offsets or {}).get((HALF_TOPIC, BROKER_GROUP), {}).get(0, 0), notes
 

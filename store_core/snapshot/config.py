@@ -422,6 +422,7 @@ class ConfigKind(Generic[T_co]):
     """A configuration file by its name, and what it says."""
 
     name: str
+    what: str  # what is not known without it
     decode: Callable[[ConfigFields, ReleaseRules], T_co]
 
 
@@ -449,20 +450,25 @@ def _popped(fields: ConfigFields, _: ReleaseRules) -> frozenset[tuple[str, str]]
     return frozenset((topic, group) for topic, group, mode in modes if mode.text("mode", "") == "POP")
 
 
-TOPICS: Final = ConfigKind("topics.json", _topics)
+TOPICS: Final = ConfigKind("topics.json", "which topics the broker has", _topics)
 CONSUMER_OFFSETS: Final = ConfigKind(
     "consumerOffset.json",
+    "what groups have consumed",
     lambda fields, rules: ConsumerOffsets.decode(fields, has_version=rules.versions_consumer_offsets),
 )
 LIGHT_OFFSETS: Final = ConfigKind(
-    "lmqConsumerOffset.json", lambda fields, _: ConsumerOffsets.decode(fields, has_light=True)
+    "lmqConsumerOffset.json",
+    CONSUMER_OFFSETS.what,
+    lambda fields, _: ConsumerOffsets.decode(fields, has_light=True),
 )
 """Kept in place of `CONSUMER_OFFSETS` by a broker of 4.9.3 and later with ``enableLmq``."""
-SUBSCRIPTION_GROUPS: Final = ConfigKind("subscriptionGroup.json", _groups)
-DELAY_OFFSETS: Final = ConfigKind("delayOffset.json", _delays)
+SUBSCRIPTION_GROUPS: Final = ConfigKind("subscriptionGroup.json", "which groups there are", _groups)
+DELAY_OFFSETS: Final = ConfigKind("delayOffset.json", "what is delivered of delay levels", _delays)
 """Delay level -> queue offset of the next message to deliver; level 1 is queue 0 of ``SCHEDULE_TOPIC_XXXX``."""
-CONSUMER_FILTERS: Final = ConfigKind("consumerFilter.json", lambda fields, _: fields.object("filterDataByTopic"))
-REQUEST_MODES: Final = ConfigKind("messageRequestMode.json", _popped)
+CONSUMER_FILTERS: Final = ConfigKind(
+    "consumerFilter.json", "which filters groups have", lambda fields, _: fields.object("filterDataByTopic")
+)
+REQUEST_MODES: Final = ConfigKind("messageRequestMode.json", "which groups pop", _popped)
 """Topics and groups that pop (5.x)."""
 
 
@@ -572,13 +578,13 @@ class Config:
                 release=self._release,
             )
 
-    def known(self, kind: ConfigKind[T], what: str) -> tuple[T | None, tuple[str, ...]]:
+    def known(self, kind: ConfigKind[T], what: str = "") -> tuple[T | None, tuple[str, ...]]:
         """Return what a file or its backup says, for those who can do without it, and what is to be said of the file.
 
         Parameters
         ----------
         what : str
-            What is not known without it.
+            What is not known without it, for those who want less of it than the kind says.
 
         Returns
         -------
@@ -587,6 +593,7 @@ class Config:
         tuple of str
             A note if they are broken, or may not be read, or if the backup was read, which is older.
         """
+        what = what or kind.what
         if is_archive(self.root):
             return None, (f"{what} is not known: {self.root} is an archive, of which only the messages are read",)
         try:

@@ -284,7 +284,7 @@ class StoreNames:
 
 def _broker_name(root: Path) -> str | None:
     """Return the broker's name, by the topics that it makes at its start; None if they don't tell one."""
-    topics, _ = Config(root).known(TOPICS, "the broker's name")
+    topics, _ = Config(root).known(TOPICS)
     names = [name.removeprefix(_OF_BROKER) for name in topics or () if name.startswith(_OF_BROKER)]
     if not names:
         names = [name for name, topic in (topics or {}).items() if _is_named_after_broker(topic)]
