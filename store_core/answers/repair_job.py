@@ -30,7 +30,7 @@ from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.queue_files import QueuePlace, queue_writer
 from store_core.store.rebuild.swap import JOURNAL, OutputDirectory, RebuildSwap, locked_for_swap, update_checkpoint
-from store_core.store.store_layout import check_log_is_certain
+from store_core.store.store_layout import config_of, log_paths
 
 if TYPE_CHECKING:
     import os
@@ -82,7 +82,8 @@ def repair_by(
     store, signed = Path(path).absolute(), SignedPlan.read(plan)
     files, clock = file_system or OsFileSystem(), clock or SystemClock()
     check_is_root(store, files)
-    check_log_is_certain(store, signed.options.config, signed.options.store_path_commit_log)
+    config = config_of(signed.options.config, signed.options.store_path_commit_log)
+    log_paths(store, config, files).check_is_certain()
     with explained_access(store), locked_for_swap(store, files) as resumed:
         checked, repairs, now = _planned(engine, store, signed.options, clock, is_ours=True)
         swap = None

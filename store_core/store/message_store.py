@@ -18,7 +18,6 @@ from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_kind import StoreUse
 from store_core.files.store_lock import AbortFile, is_lock_held
 from store_core.files.store_path import ConfiguredRoot
-from store_core.format.release import DEFAULT_RELEASE
 from store_core.queue.dispatch.rocketmq_check import Strictness, check_message_and_return_size
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.log_adoption import LogAdoption
@@ -27,7 +26,7 @@ from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.put_result import AppendBatchResult, PutMessageResult, ReplicaService, as_future
 from store_core.store.put.put_service import PutService, default_hooks
 from store_core.store.recovery.recovery_report import RecoveryReport
-from store_core.store.store_layout import check_is_store, check_is_there, checked_config, lock_of, log_paths
+from store_core.store.store_layout import check_is_store, check_is_there, checked_config, config_of, lock_of, log_paths
 from store_core.store.store_life import StoreServices, StoreSetup
 from store_core.store.store_reading import StoreReading
 
@@ -165,12 +164,10 @@ class DefaultMessageStore(StoreReading):
         """
         keep_freed_memory()  # before there are threads
         root, file_system = Path(path), file_system or OsFileSystem()
+        config = config_of(_configured(path, config, chooses=read_only), store_path_commit_log)
         if read_only:
             check_is_store(root, config, file_system)
         use = StoreUse.READ_QUEUES if read_only else StoreUse.OPEN_QUEUES
-        config = _configured(path, config, chooses=read_only)
-        if store_path_commit_log is not None:
-            config = (config or MessageStoreConfig()).with_log(store_path_commit_log)
         config = checked_config(root, config, file_system, use, writes=not read_only)
         setup = StoreSetup(
             root, config, read_only, broker or BrokerConfig(), broker_hooks, frozenset(batch_topics), replicas,
@@ -201,9 +198,8 @@ class DefaultMessageStore(StoreReading):
         try:
             config = checked_config(root, config, file_system, writes=False)
         except StoreError as error:
-            release = config.release if config is not None else DEFAULT_RELEASE
             is_ok = _last_exit_ok(AbortFile(root, file_system))
-            return RecoveryReport(release=release, last_exit_ok=is_ok, refusal=str(error))
+            return RecoveryReport(release=config.release, last_exit_ok=is_ok, refusal=str(error))
         topics, clock = frozenset(batch_topics), clock or SystemClock()
         store = cls(
             StoreSetup(root, config, is_read_only=True, batch_topics=topics, clock=clock, file_system=file_system)
@@ -404,11 +400,11 @@ class DefaultMessageStore(StoreReading):
 
 def _configured(
     path: str | os.PathLike[str], config: MessageStoreConfig | None, *, chooses: bool
-) -> MessageStoreConfig | None:
+) -> MessageStoreConfig:
     """Return the configuration of a store by a path that knows where its log is; who only reads has chosen that."""
+    config = config or MessageStoreConfig()
     if not isinstance(path, ConfiguredRoot) or not path.log:
         return config
-    config = config or MessageStoreConfig()
     log = ",".join(map(str, path.log))
     return config.with_log(log) if chooses else replace(config, store_path_commit_log=log)
 

@@ -154,16 +154,6 @@ def _check_nothing_else(root: Path, log_paths: Collection[Path], file_system: Fi
 # ---- a store and its broker's configuration
 
 
-def check_log_is_certain(
-    root: Path,
-    config: MessageStoreConfig | str | os.PathLike[str] | None,
-    store_path_commit_log: str | os.PathLike[str] | None,
-) -> None:
-    """Refuse to write what follows from a log where two may be meant, see `meant_log`."""
-    if config is not None:
-        log_paths(root, config_of(config, store_path_commit_log), OsFileSystem()).check_is_certain()
-
-
 def config_of(
     config: MessageStoreConfig | str | os.PathLike[str] | None,
     store_path_commit_log: str | os.PathLike[str] | None = None,
@@ -366,36 +356,32 @@ _QUEUES: Final = (
 )  # fmt: skip
 
 
-def check_is_there(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> None:
+def check_is_there(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
     """Raise if nothing is at a path, or what can't become a store."""
     with explained_access(root):
-        check_is_root(root, file_system, _log_paths(root, config, file_system))
+        check_is_root(root, file_system, log_paths(root, config, file_system).all_paths)
         if file_system.status(root) is None:
             raise StoreNotFoundError(f"there is no store at {root}")
 
 
-def check_is_store(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> None:
+def check_is_store(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
     """Raise if there is no store at a path: what is opened there would look like an empty one."""
     check_is_there(root, config, file_system)
     is_store = is_root(root, file_system) or any(dledger_logs(root, file_system))
-    if not is_store and all(file_system.status(each) is None for each in _log_paths(root, config, file_system)):
+    log = log_paths(root, config, file_system).all_paths
+    if not is_store and all(file_system.status(each) is None for each in log):
         raise nothing_at([root], ())
-
-
-def _log_paths(root: Path, config: MessageStoreConfig | None, file_system: FileSystem) -> tuple[Path, ...]:
-    return log_paths(root, config, file_system).all_paths if config is not None else ()
 
 
 def checked_config(
     root: Path,
-    config: MessageStoreConfig | None,
+    config: MessageStoreConfig,
     file_system: FileSystem,
     use: StoreUse = StoreUse.OPEN_QUEUES,
     *,
     writes: bool = True,
 ) -> MessageStoreConfig:
     """Check that a store can be opened or created at a path, and return its configuration; nothing is written."""
-    config = config or MessageStoreConfig()
     with explained_access(root):
         check_root(root, config, file_system, use, writes=writes)
         return with_sizes_of_files(root, config, file_system)

@@ -20,7 +20,7 @@ from store_core.queue.index_service import check_index_sizes
 from store_core.snapshot.log import Log
 from store_core.snapshot.store import store_at
 from store_core.store.rebuild.index_files import KeptIndex
-from store_core.store.store_layout import DerivedSizes, check_log_is_certain, config_of
+from store_core.store.store_layout import DerivedSizes, config_of, log_paths
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -262,7 +262,7 @@ class RebuildPlan:
             store.refuse_writing()
         check_is_root(store, OsFileSystem(), log_directories(store))
         if options.writes_store:
-            check_log_is_certain(store, *given)
+            log_paths(store, config_of(*given), OsFileSystem()).check_is_certain()
         check_parts(store, OsFileSystem())
         check_store_kind(store, OsFileSystem(), _use_of(options))
         log = Log.of(store, packed="refused")

@@ -271,6 +271,19 @@ def test_a_store_without_a_log_has_that_of_its_configuration(tmp_path: Path) -> 
     assert not (tmp_path / "store" / "commitlog").exists()
 
 
+@pytest.mark.parametrize("way", ["configured", "chosen", "by the path"])
+def test_a_root_that_is_empty_beside_its_log_is_opened_for_reading(way: str, tmp_path: Path) -> None:
+    log, root = tmp_path / "disk", tmp_path / "root"
+    config = replace(CONFIG, store_path_commit_log=str(log))
+    written(tmp_path / "store", 3, config)
+    root.mkdir()
+    named = store_at(root, config=config) if way == "by the path" else root
+    ways: dict[str, dict[str, Any]] = {"configured": {"config": config}, "chosen": {"store_path_commit_log": log}}
+
+    with DefaultMessageStore.open(named, read_only=True, **ways.get(way, {})) as store:
+        assert store.max_physical_offset > 0
+
+
 @pytest.mark.parametrize("named", ["root", "log alone"])
 @pytest.mark.parametrize("write", WRITERS)
 def test_the_log_of_another_store_is_read_and_not_written(
