@@ -190,6 +190,13 @@ def unpack(store: GoldenStore, directory: Path) -> UnpackedStore:
     return UnpackedStore(store, path)
 
 
+def unpack_newer(name: str, directory: Path) -> UnpackedStore:
+    """Unpack a store of `newer_store` that is here."""
+    store = newer_store(name)
+    assert store is not None, name
+    return unpack(store, directory)
+
+
 def unpack_field_case(name: str, directory: Path) -> Path:
     """Unpack a case of tests/golden/field below a directory, once."""
     path = directory / "field" / name

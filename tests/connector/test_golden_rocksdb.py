@@ -9,7 +9,7 @@ import pytest
 
 from store_core import read_view
 from store_core.format.columns import COLUMNS, STORE
-from tests.golden_stores import newer_store, table_rows, unpack
+from tests.golden_stores import table_rows, unpack_newer
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -20,9 +20,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.golden]
 
 
 def test_rows_and_views_of_queues(read: Reader, golden_directory: Path) -> None:
-    golden = newer_store("5.5.0/rocksdb-crash")
-    assert golden is not None
-    store = unpack(golden, golden_directory)
+    store = unpack_newer("5.5.0/rocksdb-crash", golden_directory)
 
     rows = read(
         store.root, columns=",".join(column.name for column in COLUMNS if column.name != STORE), release="5.5"

@@ -16,7 +16,7 @@ from store_core.errors import UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.queue.rocksdb_queues import RocksdbQueues, unit_key
-from tests.golden_stores import newer_store, unpack
+from tests.golden_stores import unpack_newer
 from tests.store_core.answers.planting import plant
 from tests.store_core.files.store_kinds import every_file
 from tests.store_core.queue.test_rocksdb_queues import STORES
@@ -32,15 +32,9 @@ OPTIONS = Check(release="5.5")
 QUEUES = [("orders", 0), ("orders", 1), ("orders", 2), ("orders", 3), ("a_b", 0)]
 
 
-def stored(name: str, directory: Path) -> Path:
-    golden = newer_store(name)
-    assert golden is not None
-    return unpack(golden, directory).root
-
-
 @pytest.fixture
 def root(golden_directory: Path, tmp_path: Path) -> Path:
-    return shutil.copytree(stored(IN_REPOSITORY, golden_directory), tmp_path / "store")
+    return shutil.copytree(unpack_newer(IN_REPOSITORY, golden_directory).root, tmp_path / "store")
 
 
 def change(root: Path, put: dict[bytes, bytes], deleted: tuple[bytes, ...] = (), family: str = "default") -> None:
@@ -58,7 +52,7 @@ def change(root: Path, put: dict[bytes, bytes], deleted: tuple[bytes, ...] = (),
 
 @pytest.mark.parametrize("name", STORES)
 def test_stores_of_rocketmq_have_no_findings(name: str, golden_directory: Path) -> None:
-    report = check(stored(name, golden_directory), release="5.5" if "5.5.0" in name else "5.3")
+    report = check(unpack_newer(name, golden_directory).root, release="5.5" if "5.5.0" in name else "5.3")
 
     assert {} == report.counts
     assert report.found.queues == report.found.complete_queues > 20
@@ -69,7 +63,7 @@ def test_light_queues_beside_files_are_checked_where_they_are(
     name: str, golden_directory: Path, tmp_path: Path
 ) -> None:
     """Written twice for a topic of light queues (``rocksdbCQSelectiveDoubleWriteEnable``), or only to the RocksDB."""
-    root = shutil.copytree(stored(name, golden_directory), tmp_path / "store")
+    root = shutil.copytree(unpack_newer(name, golden_directory).root, tmp_path / "store")
     options = Check(release="5.5.1")
     sound = options.ask(root)
     change(root, {}, (unit_key("%LMQ%a", 0, 7),))
@@ -83,7 +77,7 @@ def test_light_queues_beside_files_are_checked_where_they_are(
 
 def test_light_queues_that_only_a_rocksdb_has_are_opened_to_read_alone(golden_directory: Path, tmp_path: Path) -> None:
     """A writer would number their messages from 0 again."""
-    root = shutil.copytree(stored("5.5.1/cqdouble-light", golden_directory), tmp_path / "store")
+    root = shutil.copytree(unpack_newer("5.5.1/cqdouble-light", golden_directory).root, tmp_path / "store")
     light = MessageStoreConfig(
         release="5.5.1",
         mapped_file_size_commit_log=131072,
@@ -133,7 +127,7 @@ def test_each_wrong_unit_is_found_and_nothing_else(root: Path) -> None:
 def test_a_store_that_a_broker_holds_has_no_findings_and_a_lost_unit_is_found(
     name: str, golden_directory: Path, tmp_path: Path
 ) -> None:
-    root = shutil.copytree(stored(name, golden_directory), tmp_path / "store")
+    root = shutil.copytree(unpack_newer(name, golden_directory).root, tmp_path / "store")
     options = Check(release="5.5" if "5.5.0" in name else "5.3")
     with RocksdbQueues.open(root / "consumequeue") as queues:
         queue = max(queues.names, key=lambda each: queues.end_of(*each))
@@ -158,7 +152,7 @@ def test_a_repair_of_wrong_units_is_refused_by_name(root: Path) -> None:
 
 
 def test_a_repair_of_light_queues_that_only_a_rocksdb_has_is_refused(golden_directory: Path, tmp_path: Path) -> None:
-    root = shutil.copytree(stored("5.5.1/cqdouble-light", golden_directory), tmp_path / "store")
+    root = shutil.copytree(unpack_newer("5.5.1/cqdouble-light", golden_directory).root, tmp_path / "store")
     change(root, {}, (unit_key("%LMQ%a", 0, 7),))
     before = every_file(root)
     with pytest.raises(UnsupportedStoreError, match=r"combineCQUseRocksdbForLmq.* found %LMQ%a.* --to files --replace"):
@@ -169,7 +163,7 @@ def test_a_repair_of_light_queues_that_only_a_rocksdb_has_is_refused(golden_dire
 
 @pytest.mark.parametrize("name", ["5.3.3/rocksdb-aged", IN_REPOSITORY, "5.5.0/cqdouble"])
 def test_an_index_beside_such_queues_is_repaired(name: str, golden_directory: Path, tmp_path: Path) -> None:
-    source = stored(name, golden_directory)
+    source = unpack_newer(name, golden_directory).root
     root = shutil.copytree(source, tmp_path / "store")
     options = Check(release="5.5" if "5.5.0" in name else "5.3")
     plant("link_cut", root)

@@ -11,7 +11,7 @@ import pytest
 from store_core import DefaultMessageStore, MessageStoreConfig, RebuildOptions, rebuild_consume_queue
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files import rocksdb_reader
-from tests.golden_stores import UnpackedStore, newer_store, unpack
+from tests.golden_stores import UnpackedStore, unpack_newer
 from tests.store_core.answers.test_check_rocksdb import change
 from tests.store_core.files.rocksdbs import bound, bound_key
 from tests.store_core.queue.test_rocksdb_queues import queues_of
@@ -27,9 +27,7 @@ TO_FILES = RebuildOptions(release="5.5", replace=True, to="files", consume_queue
 
 @pytest.fixture
 def golden_store_(golden_directory: Path) -> UnpackedStore:
-    golden = newer_store("5.5.0/rocksdb-crash")
-    assert golden is not None
-    return unpack(golden, golden_directory)
+    return unpack_newer("5.5.0/rocksdb-crash", golden_directory)
 
 
 @pytest.fixture

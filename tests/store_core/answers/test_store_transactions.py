@@ -16,7 +16,7 @@ from store_core.errors import InvalidOptionError
 from store_core.snapshot.store import Store
 from store_core.store.parts import InProcess, Job
 from tests.builders import SIZE_AT
-from tests.golden_stores import UnpackedStore, golden_stores, newer_store, unpack
+from tests.golden_stores import UnpackedStore, golden_stores, newer_store, unpack_newer
 from tests.life_logs import BEGIN, LifeLog, write_config
 
 if TYPE_CHECKING:
@@ -74,9 +74,7 @@ def _decided(manifest: Path) -> dict[int, str]:
 @pytest.mark.golden
 @pytest.mark.parametrize("name", [*filter(newer_store, ["5.5.0/rockskv"])])
 def test_half_messages_beside_a_rocksdb_are_settled_by_their_offsets(name: str, tmp_path: Path) -> None:
-    store = newer_store(name)
-    assert store is not None
-    found = told(unpack(store, tmp_path).root, release="5.5").found
+    found = told(unpack_newer(name, tmp_path).root, release="5.5").found
 
     assert (60, 20, 20, 20) == (found.transactions, found.pending, found.committed, found.rolled_back)
 

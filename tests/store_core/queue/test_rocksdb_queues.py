@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from store_core.errors import CorruptDatabaseError
 from store_core.queue.rocksdb_queues import BoundKey, RocksdbQueues, parse_bound_key, unit_key, unit_key_size
-from tests.golden_stores import UnpackedStore, newer_store, unpack
+from tests.golden_stores import UnpackedStore, newer_store, unpack_newer
 from tests.store_core.files.rocksdbs import bound, bound_key, make_rocksdb, unit
 
 if TYPE_CHECKING:
@@ -38,9 +38,7 @@ def a_queue(*positions: int, first: int = 0) -> dict[str, dict[bytes, bytes]]:
 @pytest.mark.golden
 @pytest.mark.parametrize("name", STORES)
 def test_units_and_bounds_are_those_that_rocketmq_reads_back(name: str, golden_directory: Path) -> None:
-    golden = newer_store(name)
-    assert golden is not None
-    store = unpack(golden, golden_directory)
+    store = unpack_newer(name, golden_directory)
     log_start = min(int(path.name) for path in store.root.joinpath("commitlog").iterdir())
     answers = queues_of(store)
 

@@ -23,7 +23,7 @@ from store_core.queue.queue_path import QueueRules, is_light
 from store_core.queue.rocksdb_queues import RocksdbQueues
 from store_core.snapshot.queues import Queues
 from store_core.snapshot.units import QueueBounds, QueueKind, TopicFilter, Units
-from tests.golden_stores import newer_store, unpack
+from tests.golden_stores import unpack_newer
 from tests.store_core.fakes import FakeClock
 from tests.store_core.queue.consume_queues import UNITS, QueueMaker, put_all, records, write_files
 
@@ -191,9 +191,7 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
 
 @pytest.mark.golden
 def test_light_queues_that_only_a_rocksdb_has_are_found_by_name(tmp_path: Path) -> None:
-    store = newer_store("5.5.1/cqdouble-light")
-    assert store is not None
-    with Queues(unpack(store, tmp_path).root) as queues:
+    with Queues(unpack_newer("5.5.1/cqdouble-light", tmp_path).root) as queues:
         assert queues.light_database is not None
         with RocksdbQueues.open(queues.light_database) as stored:
             names = [name for name in stored.names if is_light(name[0])]

@@ -19,6 +19,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
 from tests.golden_stores import read_conf
 from tests.store_core.fakes import FakeClock
+from tests.store_core.files.store_kinds import every_file
 from tests.store_core.store.damaged_stores import (
     RELEASES,
     Opened,
@@ -126,10 +127,6 @@ def test_record_of_the_wrong_size_is_a_message_without_a_topic_in_4_3_after_a_cr
 # ---- reports match what was done
 
 
-def contents(root: Path) -> dict[str, bytes | None]:
-    return {str(path.relative_to(root)): path.read_bytes() if path.is_file() else None for path in root.rglob("*")}
-
-
 def told(root: Path, report: RecoveryReport) -> dict[str, tuple[str, int]]:
     return {str(change.path.relative_to(root)): (change.kind, change.first_changed) for change in report.changes}
 
@@ -155,13 +152,13 @@ def test_dry_run_tells_what_opening_does(
     shutil.copytree(path / "store", copy)
     conf = read_conf(path / "store.conf")
     settings: dict[str, Any] = {"config": config_of(conf, version), "batch_topics": batch_topics_of(conf)}
-    before = contents(copy)
+    before = every_file(copy)
     report = DefaultMessageStore.dry_run(copy, **settings, clock=FakeClock())
-    assert before == contents(copy)
+    assert before == every_file(copy)
 
     opened = open_damaged(copy, settings["config"], settings["batch_topics"], [])
     assert opened.load is not report.is_refused
-    assert told(copy, report) == done(before, contents(copy))
+    assert told(copy, report) == done(before, every_file(copy))
     if opened.report is not None:
         assert str(opened.report) == str(replace(report, changes=()))
     else:
@@ -173,7 +170,7 @@ def test_refused_stores_are_left_as_they_are(unpacked: Callable[[Path], Path], t
     archive = next(archive for archive in ARCHIVES if archive.name.startswith("cqfile-short-a"))
     path, copy = unpacked(archive), tmp_path / "store"
     shutil.copytree(path / "store", copy)
-    before = contents(copy)
+    before = every_file(copy)
     config = config_of(read_conf(path / "store.conf"), version)
     if version == "4.3.0":
         DefaultMessageStore.open(copy, config).close()
@@ -181,5 +178,5 @@ def test_refused_stores_are_left_as_they_are(unpacked: Callable[[Path], Path], t
     with pytest.raises(StoreError, match="expected a segment of 200 bytes, found 100 bytes"):
         DefaultMessageStore.open(copy, config)
 
-    assert before == {name: content for name, content in contents(copy).items() if name in before}
-    assert {"lock"} >= contents(copy).keys() - before.keys()
+    assert before == {name: content for name, content in every_file(copy).items() if name in before}
+    assert {"lock"} >= every_file(copy).keys() - before.keys()

@@ -11,7 +11,7 @@ import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, UnsupportedStoreError, read_messages
 from store_core.format.columns import COLUMNS, STORE
-from tests.golden_stores import UnpackedStore, newer_store, table_rows, unpack
+from tests.golden_stores import UnpackedStore, newer_store, table_rows, unpack_newer
 from tests.store_core.queue.test_rocksdb_queues import STORES, queues_of
 
 if TYPE_CHECKING:
@@ -22,12 +22,6 @@ pytestmark = pytest.mark.golden
 
 IN_ROCKSDB = [name for name in STORES if "cqdouble" not in name]
 IN_REPOSITORY = "5.5.0/rocksdb-crash"
-
-
-def stored(name: str, directory: Path) -> UnpackedStore:
-    golden = newer_store(name)
-    assert golden is not None
-    return unpack(golden, directory)
 
 
 def opened(store: UnpackedStore, root: Path | None = None) -> DefaultMessageStore:
@@ -46,7 +40,7 @@ def state(root: Path) -> dict[Path, tuple[int, int, int]]:
 
 @pytest.mark.parametrize("name", IN_ROCKSDB)
 def test_units_gets_and_times_are_those_of_rocketmq(name: str, golden_directory: Path) -> None:
-    store = stored(name, golden_directory)
+    store = unpack_newer(name, golden_directory)
     before = state(store.root)
     with opened(store) as message_store:
         for (topic, queue_id), answer in queues_of(store).items():
@@ -74,7 +68,7 @@ def test_units_gets_and_times_are_those_of_rocketmq(name: str, golden_directory:
 
 @pytest.mark.parametrize("name", [*STORES, *filter(newer_store, ["5.5.0/rockskv"])])
 def test_rows_are_those_of_rocketmq(name: str, golden_directory: Path) -> None:
-    store = stored(name, golden_directory)
+    store = unpack_newer(name, golden_directory)
     table = read_messages(
         store.root, columns=[column.name for column in COLUMNS if column.name != STORE], release=store.golden.release
     )
@@ -83,7 +77,7 @@ def test_rows_are_those_of_rocketmq(name: str, golden_directory: Path) -> None:
 
 
 def test_units_after_the_end_of_a_log_that_was_cut_are_left_out(golden_directory: Path, tmp_path: Path) -> None:
-    store = stored(IN_REPOSITORY, golden_directory)
+    store = unpack_newer(IN_REPOSITORY, golden_directory)
     root = shutil.copytree(store.root, tmp_path / "store")
     for segment in sorted((root / "commitlog").iterdir())[2:]:
         segment.unlink()
@@ -104,7 +98,7 @@ def test_units_after_the_end_of_a_log_that_was_cut_are_left_out(golden_directory
 
 
 def test_it_is_refused_by_name_for_writing_and_a_dry_run_says_so(golden_directory: Path, tmp_path: Path) -> None:
-    root = shutil.copytree(stored(IN_REPOSITORY, golden_directory).root, tmp_path / "store")
+    root = shutil.copytree(unpack_newer(IN_REPOSITORY, golden_directory).root, tmp_path / "store")
     before = state(root)
 
     with pytest.raises(UnsupportedStoreError, match="is read and never written"):
@@ -114,7 +108,7 @@ def test_it_is_refused_by_name_for_writing_and_a_dry_run_says_so(golden_director
 
 
 def test_messages_of_a_queue_are_found_by_tag_and_by_time(golden_directory: Path) -> None:
-    store = stored(IN_REPOSITORY, golden_directory)
+    store = unpack_newer(IN_REPOSITORY, golden_directory)
     with opened(store) as message_store:
         earliest = message_store.get_earliest_message_time("orders", 0)
         last = message_store.get_max_offset_in_queue("orders", 0) - 1

@@ -12,7 +12,7 @@ import pytest
 from store_core import read_messages, read_view
 from store_core.errors import UnsupportedStoreError
 from store_core.files import rocksdb_reader
-from tests.golden_stores import UnpackedStore, newer_store, unpack
+from tests.golden_stores import unpack_newer
 from tests.store_core.queue.test_rocksdb_queues import STORES, queues_of
 
 if TYPE_CHECKING:
@@ -24,12 +24,6 @@ pytestmark = pytest.mark.golden
 IN_REPOSITORY = "5.5.0/rocksdb-crash"
 
 
-def stored(name: str, directory: Path) -> UnpackedStore:
-    golden = newer_store(name)
-    assert golden is not None
-    return unpack(golden, directory)
-
-
 def rows_of(root: Path, view: str, **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- as of `read_view`
     rows: list[dict[str, Any]] = read_view(root, view, **options).read_all().to_pylist()
     return rows
@@ -37,7 +31,7 @@ def rows_of(root: Path, view: str, **options: Any) -> list[dict[str, Any]]:  # n
 
 @pytest.mark.parametrize("name", STORES)
 def test_units_are_those_of_rocketmq_with_the_store_times_of_their_records(name: str, golden_directory: Path) -> None:
-    store = stored(name, golden_directory)
+    store = unpack_newer(name, golden_directory)
     columns = ["topic", "queue_id", "queue_offset", "physical_offset", "store_size", "store_timestamp"]
     records = {tuple(row.values()) for row in read_messages(store.root, columns=columns).read_all().to_pylist()}
     answers = queues_of(store)
@@ -66,7 +60,7 @@ def test_units_are_those_of_rocketmq_with_the_store_times_of_their_records(name:
 
 @pytest.mark.parametrize("name", STORES)
 def test_topics_have_the_bounds_of_rocketmq_also_for_what_was_not_flushed(name: str, golden_directory: Path) -> None:
-    store = stored(name, golden_directory)
+    store = unpack_newer(name, golden_directory)
     rows = rows_of(store.root, "topics")
 
     assert {queue: (each["minOffset"], each["maxOffset"]) for queue, each in queues_of(store).items()} == {
@@ -76,7 +70,7 @@ def test_topics_have_the_bounds_of_rocketmq_also_for_what_was_not_flushed(name: 
 
 
 def test_lag_counts_what_was_not_flushed(golden_directory: Path, tmp_path: Path) -> None:
-    store = stored(IN_REPOSITORY, golden_directory)
+    store = unpack_newer(IN_REPOSITORY, golden_directory)
     root = shutil.copytree(store.root, tmp_path / "store")
     (root / "config").mkdir()
     committed = {f"{topic}@group": {str(queue_id): 1} for topic, queue_id in queues_of(store)}
@@ -89,7 +83,7 @@ def test_lag_counts_what_was_not_flushed(golden_directory: Path, tmp_path: Path)
 
 
 def test_parts_and_bounds_give_the_same_units(golden_directory: Path) -> None:
-    root = stored(IN_REPOSITORY, golden_directory).root
+    root = unpack_newer(IN_REPOSITORY, golden_directory).root
     rows = rows_of(root, "consumequeue")
 
     assert rows == rows_of(root, "consumequeue", max_partition_bytes=1000, max_records_per_batch=7)
@@ -102,7 +96,7 @@ def test_parts_and_bounds_give_the_same_units(golden_directory: Path) -> None:
 def test_without_the_library_the_log_is_read_and_a_view_of_queues_says_what_to_install(
     golden_directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = stored(IN_REPOSITORY, golden_directory).root
+    root = unpack_newer(IN_REPOSITORY, golden_directory).root
     monkeypatch.setattr(rocksdb_reader, "find_spec", lambda _: None)
 
     assert 1_012 == read_messages(root, columns=["topic"]).read_all().num_rows

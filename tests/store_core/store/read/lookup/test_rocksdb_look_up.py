@@ -21,7 +21,7 @@ from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from tests.budgets import budget
 from tests.builders import LogBuilder, Record
-from tests.golden_stores import UnpackedStore, newer_store, unpack
+from tests.golden_stores import UnpackedStore, newer_store, unpack_newer
 from tests.store_core.files.rocksdbs import MemoryReader, make_rocksdb
 from tests.store_core.queue.test_rocksdb_queues import queues_of
 from tests.store_core.store.read.lookup_stores import (
@@ -163,9 +163,7 @@ def test_lying_units_give_sound_rows(store: Path, records: list[Record], seed: i
 
 @pytest.fixture(params=GOLDEN)
 def in_rocksdb(request: pytest.FixtureRequest, golden_directory: Path) -> UnpackedStore:
-    found = newer_store(request.param)
-    assert found is not None
-    return unpack(found, golden_directory)
+    return unpack_newer(request.param, golden_directory)
 
 
 @pytest.mark.golden
