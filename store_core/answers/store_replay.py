@@ -123,7 +123,7 @@ class Replay(Answer["ReplayReport"]):
         engine with a method `replay`, of a session of Spark, does it by its own reader and writer.
         """
         from store_core.files.store_path import ConfiguredRoot
-        from store_core.snapshot.store import Store, store_at
+        from store_core.snapshot.store import store_at
         from store_core.store.read.read_options import ReadOptions
         from store_core.store.store_layout import chosen_log, config_of
 
@@ -132,10 +132,9 @@ class Replay(Answer["ReplayReport"]):
         if chosen is not None and isinstance(paths, ConfiguredRoot):
             paths = store_at(str(paths), None, self.config, chosen)
         places = {name: self.read[name] for name in _PLACES if name in self.read}
-        paths = ReadOptions.parse(**places).store_of(paths).paths
-        root = Path(os.fspath(Store(paths).root))
+        source = ReadOptions.parse(**places).store_of(paths)
+        paths, root = source.paths, Path(os.fspath(source.root))
         into = root if self.into is None else Path(self.into)
-        place = paths if isinstance(paths, str | os.PathLike) else root
         config, is_same = self.into_config, root.resolve() == into.resolve()
         if config is None and is_same:  # the configuration is the target's, too
             config = self.config or self.read.get("config")
@@ -145,7 +144,7 @@ class Replay(Answer["ReplayReport"]):
             return done
         if self.where is not None or self.edit:
             raise InvalidOptionError("where, edit: these are SQL of Spark: give --spark, or ask in a session of Spark")
-        target_log = (chosen or chosen_log(place, config)) if is_same else None
+        target_log = (chosen or chosen_log(paths, config)) if is_same else None
         of_target = config_of(config, target_log, self.release)
         return _Replay(root, paths, into, of_target, self, SystemClock()).run()
 

@@ -167,11 +167,12 @@ def config_of(
     return config if store_path_commit_log is None else config.with_log(store_path_commit_log)
 
 
-def chosen_log(path: str | os.PathLike[str], config: MessageStoreConfig | str | os.PathLike[str] | None) -> str | None:
+def chosen_log(paths: StorePaths, config: MessageStoreConfig | str | os.PathLike[str] | None) -> str | None:
     """Return the log that a path means besides a configuration, because its caller chose it; None if it chose none."""
-    log = path.log if isinstance(path, ConfiguredRoot) else ()
-    configured = os.fspath(path) if config is None else configured_root(os.fspath(path), config_of(config))
-    return None if not log or log == getattr(configured, "log", ()) else ",".join(map(str, log))
+    if not isinstance(paths, ConfiguredRoot) or not paths.log:
+        return None
+    configured = None if config is None else configured_root(str(paths), config_of(config))
+    return None if paths.log == getattr(configured, "log", ()) else ",".join(map(str, paths.log))
 
 
 def configured_root(path: str | os.PathLike[str], config: MessageStoreConfig) -> str | os.PathLike[str]:
@@ -180,8 +181,8 @@ def configured_root(path: str | os.PathLike[str], config: MessageStoreConfig) ->
     A path that is no root says by itself which log is meant, and a configuration changes nothing then.
     """
     with explained_access(path_of(path)):
-        root = path if isinstance(path, ConfiguredRoot) else _root(path, config)
-        if root is None or isinstance(root, ConfiguredRoot):
+        root = None if isinstance(path, ConfiguredRoot) else _root(path, config)
+        if root is None:
             return path
         meant = log_paths(root, config, OsFileSystem())
         log, member = _with_dledger(root, meant.all_paths, config)
