@@ -304,9 +304,9 @@ class DerivedSizes:
     has_light: bool = False
 
     @classmethod
-    def find(cls, root: Path, file_system: FileSystem | None = None) -> DerivedSizes:
+    def find(cls, root: Path) -> DerivedSizes:
         """Infer sizes from the files of a store, examining a few of each kind."""
-        files = file_system or OsFileSystem()
+        files = OsFileSystem()
         usual = _DEFAULTS.max_hash_slot_num, _DEFAULTS.max_index_num
         index = Index(root, files).first_sized(usual)
         return cls(
