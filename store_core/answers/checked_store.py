@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 from store_core.answers.index_chains import ChainJob
 from store_core.answers.index_findings import add_index
-from store_core.answers.log_findings import NOT_ASKED, Certificate, ConfigFiles, Judge, dispatch_start
+from store_core.answers.log_findings import NOT_ASKED, CheckedStore, ConfigFiles, dispatch_start
 from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.clock import Clock, SystemClock
@@ -20,12 +20,12 @@ from store_core.files.store_path import absolute_path_of, path_of
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.words import counted
 from store_core.snapshot.config import configured_batch_topics
-from store_core.snapshot.index import Index, KeyFile
+from store_core.snapshot.index import Index
 from store_core.snapshot.likely_release import LikelyRelease
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import LiveMoment, find_end
 from store_core.snapshot.store import store_at
-from store_core.store.rebuild.findings import FindingKind, Tally
+from store_core.store.rebuild.findings import FindingKind
 from store_core.store.rebuild.job import RebuildJob, rebuild_by
 from store_core.store.rebuild.plan import RebuildPlan
 from store_core.store.rebuild.queue_compare import LogBounds
@@ -178,14 +178,13 @@ class _Check:
         if bounds.has_crashed and any(each.missing_from >= 0 for each in compared.judged):
             restart = dispatch_start(store, plan.options, rules.queue_rules.batch_topics, self.clock)
         config = ConfigFiles(store, rules.queue_rules.release)
-        judge = Judge(plan, bounds, log, compared, index, checks, config, restart)
-        judge.add_compared()
+        checked = CheckedStore(plan, bounds, log, compared, index, checks, config, restart)
+        checked.add_compared()
         if rules.has_index:
-            add_index(judge)
+            add_index(checked)
         if self.is_of_all:
-            judge.add_beside()
-        notes = tuple(_notes(judge, is_of_all=self.is_of_all))
-        return CheckedStore(plan, bounds, compared, judge.tally, index.files, tuple(judge.certificates()), notes)
+            checked.add_beside()
+        return replace(checked, notes=tuple(_notes(checked, is_of_all=self.is_of_all)))
 
     def _compared(
         self, plan: RebuildPlan, log: Log, supposed: LogBounds, index: LoadedIndex
@@ -211,20 +210,20 @@ class _Check:
         return bounds, report
 
 
-def _notes(judge: Judge, *, is_of_all: bool) -> Iterator[str]:
+def _notes(checked: CheckedStore, *, is_of_all: bool) -> Iterator[str]:
     """Yield what is no finding, and an operator should know."""
-    plan, bounds = judge.plan, judge.bounds
+    plan, bounds = checked.plan, checked.bounds
     yield from check_store_kind(plan.store, OsFileSystem(), StoreUse.READ_QUEUES)
-    yield from judge.report.notes
-    yield from inference_notes(plan, judge.report)
-    yield from judge.tally.notes
+    yield from checked.compared.notes
+    yield from inference_notes(plan, checked.compared)
+    yield from checked.tally.notes
     if is_of_all:
-        yield from judge.config.notes
+        yield from checked.config.notes
         if not plan.rules.has_queues:
             yield _LOG_ALONE
         elif not plan.rules.has_index:
             yield _NO_INDEX_FILE if plan.options.with_index else _NO_INDEX
-    wrong_codes = {place.topic for place in judge.tally.places if place.kind is FindingKind.UNIT_WRONG_TAGS_CODE}
+    wrong_codes = {place.topic for place in checked.tally.places if place.kind is FindingKind.UNIT_WRONG_TAGS_CODE}
     if SCHEDULE_TOPIC in wrong_codes and plan.options.config is None:
         yield _OWN_LEVELS
     moment = bounds.moment
@@ -233,51 +232,8 @@ def _notes(judge: Judge, *, is_of_all: bool) -> Iterator[str]:
             f"the store is open, its lock is held: the log was read to {moment.log_end}, where it ended when the check "
             f"began; records before {moment.dispatched}, which queues and index had reached then, have to be in them"
         )
-    if not bounds.is_open and judge.seems_open:
+    if not bounds.is_open and checked.seems_open:
         yield _SEEMS_OPEN.format(plan.store / ABORT_FILE)
-
-
-@dataclass(frozen=True, slots=True)
-class CheckedStore:
-    """A check, with what its report is made of."""
-
-    plan: RebuildPlan  # of the comparison: the rules that were followed
-    bounds: LogBounds
-    compared: RebuildReport  # the comparison
-    tally: Tally  # has all places with findings
-    index: tuple[KeyFile, ...]  # the files of the index that the release loads, oldest first
-    certificates: tuple[Certificate, ...]
-    notes: tuple[str, ...]
-    release_why: str = ""  # why of the release whose rules were followed; empty if it was asked for
-
-    @property
-    def is_live(self) -> bool:
-        """Whether a broker holds the store."""
-        return self.bounds.moment is not None
-
-    @property
-    def finding_count(self) -> int:
-        """How many findings there are."""
-        return sum(count for _, count in self.tally.counts)
-
-    @property
-    def foreign_count(self) -> int:
-        """How many findings are of what the release does not leave; what is missing may be lost, whoever wrote it."""
-        counts = self.tally.counts
-        return sum(count for kind, count in counts if kind.depends_on_release and not kind.endswith("_missing"))
-
-    def is_index_pending(self, first: Self) -> bool:
-        """Whether keys are missing from an index that stood still since a first look, while the log grew.
-
-        A writer may gather entries for some seconds, so that alone is no finding yet.
-        """
-        now, then = self.bounds.moment, first.bounds.moment
-        is_missing = FindingKind.INDEX_MISSING in dict(self.tally.counts)
-        return is_missing and now is not None and then is not None and now.is_index_behind(then)
-
-    def common_with(self, earlier: Self) -> Self:
-        """Return the check with only those findings that an earlier one also has."""
-        return replace(self, tally=self.tally.common_with(earlier.tally))
 
 
 def _is_log_alone(store: Path) -> bool:

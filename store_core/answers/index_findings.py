@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from store_core.answers.index_chains import ChainCheck
-    from store_core.answers.log_findings import Judge
+    from store_core.answers.log_findings import CheckedStore
     from store_core.snapshot.index import LoadedIndex
     from store_core.snapshot.log import Log
     from store_core.store.rebuild.index_files import IndexDifference
@@ -34,33 +34,33 @@ _KINDS: Final = {
 """The kind of a difference -> that of its finding."""
 
 
-def add_index(judge: Judge) -> None:
+def add_index(checked: CheckedStore) -> None:
     """Add what is wrong with the entries of an index, and with its files."""
-    left = _add_entries(judge)
-    for path in judge.index.unloaded:
+    left = _add_entries(checked)
+    for path in checked.index.unloaded:
         unloaded = "the release does not load this file"
-        judge.tally.add_all([Finding(FindingKind.INDEX_UNREADABLE, str(path), found=unloaded)])
-    for check in judge.chains:
-        _add_file(judge, check, left)
-    used = [check for check in judge.chains if check.begin >= 0]
+        checked.tally.add_all([Finding(FindingKind.INDEX_UNREADABLE, str(path), found=unloaded)])
+    for check in checked.chains:
+        _add_file(checked, check, left)
+    used = [check for check in checked.chains if check.begin >= 0]
     for before, check in pairwise(used):
         if check.begin < before.end and before.end not in left:
             expected, found = f"an offset from {before.end} on", f"its first entry is of the record at {check.begin}"
-            judge.tally.add_all([Finding(FindingKind.INDEX_ORDER, check.path, expected=expected, found=found)])
+            checked.tally.add_all([Finding(FindingKind.INDEX_ORDER, check.path, expected=expected, found=found)])
 
 
 # ---- entries
 
 
-def _add_entries(judge: Judge) -> set[int]:
+def _add_entries(checked: CheckedStore) -> set[int]:
     """Add what is wrong with entries; return the offsets of entries left over from records that were cut off."""
-    found, tally, where = judge.report.index_differences, judge.tally, str(judge.plan.store / INDEX_DIRECTORY)
+    found, tally, where = checked.compared.index_differences, checked.tally, str(checked.plan.store / INDEX_DIRECTORY)
     if found.repeated:
         tally.notes.append(f"the index has {found.repeated} entries twice, as after a crash; they do no harm")
-    strays, far = _strays(judge)
+    strays, far = _strays(checked)
     missing, extra, wrong = ([each for each in found.first if each.kind == kind] for kind in _KINDS)
     extra += strays
-    judged = judge_entries(judge.index, missing, [*extra, *wrong, *far], judge.log)
+    judged = judge_entries(checked.index, missing, [*extra, *wrong, *far], checked.log)
     left = [each for each in judged.left if each not in far]
     if left or judged.unput:
         tally.notes.append(_of_left(len(judged.left), len(judged.unput)))
@@ -71,9 +71,9 @@ def _add_entries(judge: Judge) -> set[int]:
     known = {each for pair in judged.moved for each in pair} | judged.unput | set(judged.left)
     missing, extra = ([each for each in some if each not in known] for some in (missing, extra))
     lacking = found.missing - found.unread - found.wrong_hash - len(judged.moved) - len(judged.unput)
-    end = max((file.reach[1] for file in judge.index.used), default=-1)
+    end = max((file.reach[1] for file in checked.index.used), default=-1)
     is_behind = -1 < end < min((each.physical_offset for each in missing), default=-1)
-    if judge.bounds.has_crashed and is_behind:
+    if checked.bounds.has_crashed and is_behind:
         tally.notes.append(f"{lacking} keys at the log's end have no entry yet; a restart adds them")
     else:
         tally.add(FindingKind.INDEX_MISSING, lacking, (_entry(each, where) for each in missing))
@@ -83,30 +83,30 @@ def _add_entries(judge: Judge) -> set[int]:
     return {each.physical_offset for each in judged.left}
 
 
-def _strays(judge: Judge) -> tuple[list[IndexDifference], list[IndexDifference]]:
+def _strays(checked: CheckedStore) -> tuple[list[IndexDifference], list[IndexDifference]]:
     """Return the first entries that lead out of their files' bounds, and those after the log's end.
 
     The others are told with their files, see `_add_far_file`. Those to bytes that are gone are in neither.
     """
-    bounds = judge.bounds
+    bounds = checked.bounds
     begin, end = bounds.torn
     strays: list[IndexDifference] = []
     far: list[IndexDifference] = []
-    for check in judge.chains:
-        is_known = bounds.is_open or check.end >= judge.report.end_offset
+    for check in checked.chains:
+        is_known = bounds.is_open or check.end >= checked.compared.end_offset
         for each in check.strays:
             offset = each.physical_offset
             is_gone = offset < bounds.min_offset or begin <= offset < end
             if not is_gone:
-                is_far = is_known and _is_after(judge, offset)
+                is_far = is_known and _is_after(checked, offset)
                 (far if is_far else strays).append(each)
     return strays, far
 
 
-def _is_after(judge: Judge, offset: int) -> bool:
+def _is_after(checked: CheckedStore, offset: int) -> bool:
     """Return whether an entry may lead to what comes after the log's end, in a store that was not closed."""
-    moment = judge.bounds.moment
-    return offset >= judge.report.end_offset if moment is None else not moment.judges(np.array([offset]))[0]
+    moment = checked.bounds.moment
+    return offset >= checked.compared.end_offset if moment is None else not moment.judges(np.array([offset]))[0]
 
 
 def _entry(difference: IndexDifference, where: str) -> Finding:
@@ -124,16 +124,16 @@ def _wrong_place(missing: IndexDifference, extra: IndexDifference, where: str) -
 # ---- files
 
 
-def _add_file(judge: Judge, check: ChainCheck, left: set[int]) -> None:
-    tally, bounds = judge.tally, judge.bounds
+def _add_file(checked: CheckedStore, check: ChainCheck, left: set[int]) -> None:
+    tally, bounds = checked.tally, checked.bounds
     tally.add(FindingKind.INDEX_CHAIN, check.broken, _links(check))
     if check.problem:
         tally.add_all([Finding(FindingKind.INDEX_UNREADABLE, check.path, found=check.problem)])
     times = [(check.begin, check.begin_time), (check.end, check.end_time)]
     header = "; ".join(filter(None, [check.header, *(text for offset, text in times if offset not in left)]))
-    if header and not (bounds.is_open and check is judge.chains[-1]):
+    if header and not (bounds.is_open and check is checked.chains[-1]):
         tally.add_all([Finding(FindingKind.INDEX_HEADER, check.path, found=header)])
-    if judge.bounds.has_crashed and check.ahead:
+    if checked.bounds.has_crashed and check.ahead:
         lead = agreeing(check.ahead, "leads", "lead")
         tally.notes.append(
             f"{check.path}: {counted(check.ahead, 'slot')} {lead} to entries that the header does not count: it "
@@ -142,22 +142,24 @@ def _add_file(judge: Judge, check: ChainCheck, left: set[int]) -> None:
         )
     if bounds.moment is not None:
         return  # whose log goes on where it was read to
-    ends = [file.reach[1] for file in judge.index.used if str(file.path) == check.path]
+    ends = [file.reach[1] for file in checked.index.used if str(file.path) == check.path]
     begin, end = bounds.torn
     if any(each >= bounds.log_end and not begin <= each < end for each in ends):
-        _add_far_file(judge, check, ends[0])
+        _add_far_file(checked, check, ends[0])
 
 
-def _add_far_file(judge: Judge, check: ChainCheck, end: int) -> None:
-    text = f"it ends at {end}, and the log at {judge.bounds.log_end}"
+def _add_far_file(checked: CheckedStore, check: ChainCheck, end: int) -> None:
+    text = f"it ends at {end}, and the log at {checked.bounds.log_end}"
     # RocketMQ cuts queues with the log, so later units say that it did not.
-    has_later_units = any(kind is FindingKind.UNIT_AFTER_END for each in judge.report.judged for kind, _ in each.counts)
-    if judge.bounds.is_open:
-        judge.tally.notes.append(f"{check.path}: {text}, as a crash, or copying an open store, leaves it")
+    has_later_units = any(
+        kind is FindingKind.UNIT_AFTER_END for each in checked.compared.judged for kind, _ in each.counts
+    )
+    if checked.bounds.is_open:
+        checked.tally.notes.append(f"{check.path}: {text}, as a crash, or copying an open store, leaves it")
     elif check.end == end and not check.broken and not has_later_units:
-        judge.tally.notes.append(f"{check.path}: {text}, as RocketMQ leaves it when it cuts the log at a torn record")
+        checked.tally.notes.append(f"{check.path}: {text}, as RocketMQ leaves it when it cuts the log at a torn record")
     else:
-        judge.tally.add_all([Finding(FindingKind.INDEX_AFTER_END, check.path, begin=end, found=text)])
+        checked.tally.add_all([Finding(FindingKind.INDEX_AFTER_END, check.path, begin=end, found=text)])
 
 
 def _of_left(left: int, unput: int) -> str:

@@ -3,8 +3,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, cast
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
 import numpy as np
 
@@ -79,25 +79,56 @@ class Certificate(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Judge:
-    """Judges what a check has compared and read, and adds to a tally what is wrong."""
+class CheckedStore:
+    """What a check has compared and read, and a tally of what is wrong with it."""
 
-    plan: RebuildPlan
+    plan: RebuildPlan  # of the comparison: the rules that were followed
     bounds: LogBounds
     log: Log
-    report: RebuildReport  # of the comparison, in which each unit is judged
+    compared: RebuildReport  # the comparison, in which each unit is judged
     index: LoadedIndex
     chains: Sequence[ChainCheck]  # of the index files that are loaded, oldest first; none if the index is not checked
     config: ConfigFiles
     restart_from: int = NOT_ASKED
     """Physical offset from which a restart adds the units that queues lack at their ends; `NOT_ASKED` if that is not
     known, then from after the last record of which any queue has a unit."""
-    tally: Tally = field(default_factory=Tally)
+    tally: Tally = field(default_factory=Tally)  # has all places with findings
+    notes: tuple[str, ...] = ()
+    release_why: str = ""  # why of the release whose rules were followed; empty if it was asked for
+
+    @property
+    def is_live(self) -> bool:
+        """Whether a broker holds the store."""
+        return self.bounds.moment is not None
+
+    @property
+    def finding_count(self) -> int:
+        """How many findings there are."""
+        return sum(count for _, count in self.tally.counts)
+
+    @property
+    def foreign_count(self) -> int:
+        """How many findings are of what the release does not leave; what is missing may be lost, whoever wrote it."""
+        counts = self.tally.counts
+        return sum(count for kind, count in counts if kind.depends_on_release and not kind.endswith("_missing"))
+
+    def is_index_pending(self, first: Self) -> bool:
+        """Whether keys are missing from an index that stood still since a first look, while the log grew.
+
+        A writer may gather entries for some seconds, so that alone is no finding yet.
+        """
+        now, then = self.bounds.moment, first.bounds.moment
+        is_missing = FindingKind.INDEX_MISSING in dict(self.tally.counts)
+        return is_missing and now is not None and then is not None and now.is_index_behind(then)
+
+    def common_with(self, earlier: Self) -> Self:
+        """Return the check with only those findings that an earlier one also has."""
+        return replace(self, tally=self.tally.common_with(earlier.tally))
 
     def certificates(self) -> Iterator[Certificate]:
         """Yield what is certain of each queue."""
-        judged = {(each.topic, each.queue_id): each for each in self.report.judged}
-        for queue in self.report.queues:
+        judged = {(each.topic, each.queue_id): each for each in self.compared.judged}
+        for queue in self.compared.queues:
             units = judged[queue.topic, queue.queue_id]
             wrong = sum(count - self._left_by_crash(kind, count, units) for kind, count in units.counts)
             yield Certificate(
@@ -113,15 +144,15 @@ class Judge:
     @property
     def seems_open(self) -> bool:
         """Whether log and queues end as in a store that was not closed: a crash would explain what is wrong there."""
-        explained = (self._explained(*count, each) for each in self.report.judged for count in each.counts)
-        return bool(self.report.end.tails) or any(explained)
+        explained = (self._explained(*count, each) for each in self.compared.judged for count in each.counts)
+        return bool(self.compared.end.tails) or any(explained)
 
     def add_compared(self) -> None:
         """Add what is wrong with the log and with its queues, and which others have units."""
         self._add_log()
-        for judged in self.report.judged:
+        for judged in self.compared.judged:
             self._add_units(judged)
-        if not self.report.problems:
+        if not self.compared.problems:
             self._add_loading()
         if self.plan.rules.has_queues:
             self._add_unknown()
@@ -129,7 +160,7 @@ class Judge:
     # ---- the log
 
     def _add_log(self) -> None:
-        report, tally, store = self.report, self.tally, str(self.plan.store)
+        report, tally, store = self.compared, self.tally, str(self.plan.store)
         holes = {begin for begin, _ in self.log.missing}  # what is damaged up to one belongs to it
         tally.add_all(Finding(FindingKind.LOG_LAYOUT, store, found=text) for text in report.problems)
         for outcome in report.outcomes:
@@ -188,16 +219,16 @@ class Judge:
         if self.restart_from != NOT_ASKED:
             is_explained = judged.missing_behind_from >= self.restart_from
         else:
-            reached = max((each.reaches for each in self.report.judged), default=-1)
+            reached = max((each.reaches for each in self.compared.judged), default=-1)
             is_explained = self.plan.options.topic is None and judged.missing_behind_from > reached
         return judged.missing_behind * is_explained
 
     def _add_unknown(self) -> None:
         """Add queues that have units, though the log has no record of them."""
         rules = self.plan.rules
-        known = {(queue.topic, queue.queue_id) for queue in self.report.queues}
+        known = {(queue.topic, queue.queue_id) for queue in self.compared.queues}
         logged = {topic for topic, _ in known} | self.config.topics
-        damaged = [lost[:2] for outcome in self.report.outcomes for lost in outcome.lost]
+        damaged = [lost[:2] for outcome in self.compared.outcomes for lost in outcome.lost]
         lost = LostBytes(self.log.segments, [np.array(damaged, np.int64).tobytes()])
         with StoredQueues(self.plan.store, rules.queue_rules) as stored:
             for topic, queue_id in sorted(stored.names() - known):
@@ -218,7 +249,7 @@ class Judge:
         """Add what is wrong with configuration, timers and checkpoint."""
         store, release, is_open = self.plan.store, self.plan.rules.queue_rules.release, self.bounds.is_open
         self.tally.add_all(self.config.findings)
-        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in self.report.queues}
+        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in self.compared.queues}
         self.tally.add_all(self.config.impossible(ends, is_open=is_open))
         stray = None if is_open else stray_timers(Timers.of(store), self.log, release)
         if stray is not None:
@@ -228,11 +259,11 @@ class Judge:
 
     def _reach(self) -> LogReach | None:
         """Return how far the log reaches; None if there are signs of later records."""
-        signs, end = {FindingKind.UNIT_AFTER_END, FindingKind.LOG_LAYOUT}, self.report.end_offset
+        signs, end = {FindingKind.UNIT_AFTER_END, FindingKind.LOG_LAYOUT}, self.compared.end_offset
         is_later = any(file.reach[1] >= end for file in self.index.used)  # of records that were cut off
         if is_later or any(self.bounds.torn) or signs & {kind for kind, _ in self.tally.counts}:
             return None
-        last = max((outcome.last_store_timestamp for outcome in self.report.outcomes), default=0)
+        last = max((outcome.last_store_timestamp for outcome in self.compared.outcomes), default=0)
         return LogReach(last, end)
 
 

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping
 
-    from store_core.answers.checked_store import CheckedStore
+    from store_core.answers.log_findings import CheckedStore
 
 
 _BEHIND: Final = "behind the log"
@@ -156,12 +156,12 @@ def _sound_end(checked: CheckedStore) -> int:
     )
     paths = {place.where for place in tally.places if place.kind.is_of_index and place.kind not in by_entry}
     before = 0
-    for file in checked.index:
+    for file in checked.index.files:
         if str(file.path) in paths:
             wrong.append(min(before, file.header.end_physical_offset - 1))
             break
         before = max(before, file.header.end_physical_offset)
-    unloaded = paths - {str(file.path) for file in checked.index}
+    unloaded = paths - {str(file.path) for file in checked.index.files}
     wrong += [_end_before(path, checked) for path in unloaded]
     wrong += [begin - 1 for place, begin in tally.places.items() if place.kind in by_entry and begin is not None]
     return max(min(wrong, default=0), 0)
@@ -169,7 +169,7 @@ def _sound_end(checked: CheckedStore) -> int:
 
 def _end_before(path: str, checked: CheckedStore) -> int:
     """Return where the index ends before a file that the release does not load."""
-    ends = (file.header.end_physical_offset for file in checked.index if file.path.name < Path(path).name)
+    ends = (file.header.end_physical_offset for file in checked.index.files if file.path.name < Path(path).name)
     return max(ends, default=0)
 
 

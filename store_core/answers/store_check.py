@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
 
-    from store_core.answers.checked_store import CheckedStore
+    from store_core.answers.log_findings import CheckedStore
     from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import Coverage
@@ -215,7 +215,7 @@ class CheckReport(Report[CheckFacts]):
     def of_checked(cls, checked: CheckedStore) -> Self:
         """Make the report of a check."""
         plan, compared, tally = checked.plan, checked.compared, checked.tally
-        certificates = [each._asdict() for each in checked.certificates]
+        certificates = [each._asdict() for each in checked.certificates()]
         found = CheckFacts(
             coverage=compared.coverage,
             store=str(plan.store),
@@ -228,7 +228,7 @@ class CheckReport(Report[CheckFacts]):
             min_offset=plan.min_offset,
             end_offset=compared.end_offset,
             queues=len(certificates),
-            complete_queues=sum(each.is_complete for each in checked.certificates),
+            complete_queues=sum(each["is_complete"] for each in certificates),
             digest=sha256(json.dumps(certificates, sort_keys=True).encode()).hexdigest(),
             notes=checked.notes,
             **{name: tuple(some) for name, some in compared.coverage.as_json().items()},
