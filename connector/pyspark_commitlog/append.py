@@ -23,16 +23,14 @@ from pyspark_commitlog.options import SESSION_ZONE, CommitLogOptions, GivenOptio
 from pyspark_commitlog.stored_messages import check_asked_for
 from pyspark_commitlog.write.options import WriteOptions
 from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
-from pyspark_commitlog.write.writer import CommitLogWriter, plan_write, reported
+from pyspark_commitlog.write.writer import CommitLogWriter, check_place, plan_write, reported
 from store_core.answers.replayed_rows import copied_batch, undelivered
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
 from store_core.files.access import WAY_ON, check_writable
 from store_core.files.clock import SystemClock
-from store_core.files.file_system import OsFileSystem
 from store_core.snapshot.log import Log
 from store_core.store.read.read_messages import read_messages
 from store_core.store.sink.directory import owner_text
-from store_core.store.store_layout import check_root
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -152,9 +150,7 @@ def append(given: Mapping[str, str], source: AppendSource, *, on_spark: bool) ->
     source.check()
     if not writes.dry_run:
         check_writable(writes.root)
-    check_root(writes.root, writes.config, OsFileSystem())
-    if writes.staging is not None:
-        check_writable(writes.staging)
+    check_place(writes)  # before the seconds that starting Spark takes
     if on_spark:
         return reported(partial(_append_by_spark, source), given)
     return reported(lambda options: append_here(LocalRows.of(source), WriteOptions.from_spark(options)), given)
@@ -218,11 +214,11 @@ class LocalRows:
 def append_here(rows: LocalRows, options: WriteOptions) -> None:
     """Append rows as ``df.write`` does whose DataFrame has one partition; what was done is in the report."""
     planned = plan_write(options, rows.schema, overwrite=False)
-    task = replace(planned, owner=owner_text(SystemClock()))
-    writer = CommitLogWriter(task, overwrite=False)
+    job = replace(planned, owner=owner_text(SystemClock()))
+    writer = CommitLogWriter(job, overwrite=False)
     try:
-        task.claim()
-        writer.commit([task.stage(rows.batches)])
+        job.claim()
+        writer.commit([job.stage(rows.batches)])
     except BaseException:
         writer.abort([])
         raise

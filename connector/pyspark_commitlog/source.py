@@ -107,9 +107,9 @@ class CommitLogDataSource(DataSource):
         from pyspark_commitlog.write.writer import CommitLogWriter, plan_write  # noqa: PLC0415
 
         require_pyspark()
-        task = plan_write(WriteOptions.from_spark(self.options), schema, overwrite=overwrite)
-        task.claim()
-        return CommitLogWriter(task, overwrite=overwrite)
+        job = plan_write(WriteOptions.from_spark(self.options), schema, overwrite=overwrite)
+        job.claim()
+        return CommitLogWriter(job, overwrite=overwrite)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Make the reader of a streaming query.

@@ -64,8 +64,8 @@ class StagedPartition(WriterCommitMessage):
 
 
 @dataclass(frozen=True)
-class StagingTask:
-    """What all tasks of a job share; pickled to them."""
+class WriteJob:
+    """One write: what all its tasks share, to which it is pickled, and its commit or abort."""
 
     options: WriteOptions  # with the sizes of the store
     job: str
@@ -141,6 +141,79 @@ class StagingTask:
         file.close()
         return path
 
+    # ---- when all tasks are done
+
+    def commit(
+        self,
+        messages: Sequence[WriterCommitMessage | None],
+        transaction: AppendTransaction | None,
+        *,
+        overwrite: bool = False,
+    ) -> None:
+        """Append what tasks have staged."""
+        staged = staged_partitions(messages)
+        files = [file for each in staged for file in each.staged]
+        left_out = sum(each.refused for each in staged)
+        if self.options.dry_run:
+            records, size = (sum(getattr(file, name) for file in files) for name in ("records", "log_bytes"))
+            ledger = CommitLedger(self._sink().ledger, OsFileSystem())
+            is_repeat = transaction is not None and ledger.has(transaction)
+            self._write_report(CommitReport(Appended(records, 0, size), is_repeat=is_repeat, left_out=left_out))
+            return
+        commit = replace(
+            self._commit(),
+            overwrite=overwrite,
+            transaction=transaction,
+            left_out=left_out,
+            refused=tuple(each.refused_path for each in staged if each.refused_path is not None),
+        )
+        keep_freed_memory()
+        with explained_access(self.options.root):
+            report = commit.run(files)
+        self._write_report(report)
+
+    def discard(self) -> None:
+        """Delete what tasks have staged."""
+        self._commit().discard()
+
+    def _commit(self) -> SinkCommit:
+        return SinkCommit(
+            self.options.root,
+            self.job,
+            self.options.config,
+            SystemClock(),
+            OsFileSystem(),
+            rebuild=self.options.rebuild,
+            staging=self.options.staging,
+        )
+
+    def _write_report(self, report: CommitReport) -> None:
+        """Write a commit's report to the file of option ``report``; if that fails, the commit stands."""
+        options = self.options
+        if options.report is None:
+            return
+        refused = self._sink().refused / f"{self.job}.jsonl"
+        is_stored = report.appended.records and not options.dry_run
+        values = {
+            "store": str(options.root),
+            "dry_run": options.dry_run,
+            "is_repeat": report.is_repeat,
+            "records": report.appended.records,
+            "bytes": report.appended.end_offset - report.appended.begin_offset,
+            "begin_offset": None if options.dry_run else report.appended.begin_offset,
+            "end_offset": None if options.dry_run else report.appended.end_offset,
+            "new_segments": report.appended.new_segments,
+            "store_timestamp": iso_time(report.appended.store_timestamp) if is_stored else None,
+            "left_out": report.left_out,
+            "left_out_list": str(refused) if report.left_out and not options.dry_run and not report.is_repeat else None,
+            "cleaned": report.cleaned,
+        }
+        try:
+            with naming(options.report):
+                options.report.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+        except OSError as error:
+            _LOG.error("the report %s can't be written: %s", options.report, error)
+
 
 _JVM: Final = "java"
 
@@ -164,13 +237,8 @@ def driver_process() -> int:
 _LOG: Final = logging.getLogger("store_core")
 
 
-def plan_write(options: WriteOptions, schema: StructType | pa.Schema, *, overwrite: bool) -> StagingTask:
+def plan_write(options: WriteOptions, schema: StructType | pa.Schema, *, overwrite: bool) -> WriteJob:
     """Check a write before any task runs; its columns are those of a DataFrame, or of Arrow."""
-    with explained_access(options.root):
-        return _planned(options, schema, overwrite=overwrite)
-
-
-def _planned(options: WriteOptions, schema: StructType | pa.Schema, *, overwrite: bool) -> StagingTask:
     check_columns(schema, options)
     if overwrite and not options.overwrite_store:
         raise InvalidOptionError(
@@ -178,17 +246,22 @@ def _planned(options: WriteOptions, schema: StructType | pa.Schema, *, overwrite
             f'option("overwriteStore", "true") if you want '
             f'that, or use mode("append")'
         )
-    file_system = OsFileSystem()
-    check_root(options.root, options.config, file_system)
-    check_lock(options.root, options.config, file_system)
-    if not options.dry_run:
-        check_writable(options.root)
-        if options.staging is not None:
-            check_writable(options.staging)
+    check_place(options)
     if not overwrite:
-        sized = with_sizes_of(options.root, options.config, file_system)
-        options = replace(options, config=sized)
-    return StagingTask(options, f"job-{uuid.uuid4().hex}", owner_text(SystemClock(), driver_process()))
+        with explained_access(options.root):
+            options = replace(options, config=with_sizes_of(options.root, options.config, OsFileSystem()))
+    return WriteJob(options, f"job-{uuid.uuid4().hex}", owner_text(SystemClock(), driver_process()))
+
+
+def check_place(options: WriteOptions) -> None:
+    """Refuse a store that can't be written, and one that a broker or another writer has open."""
+    with explained_access(options.root):
+        check_root(options.root, options.config, OsFileSystem())
+        check_lock(options.root, options.config, OsFileSystem())
+        if not options.dry_run:
+            check_writable(options.root)
+            if options.staging is not None:
+                check_writable(options.staging)
 
 
 class CommitLogWriter(DataSourceArrowWriter):
@@ -197,32 +270,26 @@ class CommitLogWriter(DataSourceArrowWriter):
     Made beside the driver before any task runs, and pickled to the tasks and to the commit.
     """
 
-    def __init__(self, task: StagingTask, *, overwrite: bool) -> None:
-        self._task = task
+    def __init__(self, job: WriteJob, *, overwrite: bool) -> None:
+        self._job = job
         self._overwrite = overwrite
 
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of a partition. Called in every task, again when it is retried."""
-        return self._task.run(iterator)
+        return self._job.run(iterator)
 
     @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append what all tasks have staged. Called once, beside the driver, when all tasks are done."""
-        name = self._task.options.commit_id
-        commit_partitions(
-            self._task.options,
-            self._task.job,
-            messages,
-            AppendTransaction(name) if name is not None else None,
-            overwrite=self._overwrite,
-        )
+        name = self._job.options.commit_id
+        self._job.commit(messages, None if name is None else AppendTransaction(name), overwrite=self._overwrite)
 
     @without_traceback
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Delete what has been staged. Called beside the driver when a task or the commit has failed."""
         del messages
-        _sink_commit(self._task.options, self._task.job).discard()
+        self._job.discard()
 
 
 def staged_partitions(messages: Sequence[WriterCommitMessage | None]) -> list[StagedPartition]:
@@ -235,66 +302,6 @@ def staged_partitions(messages: Sequence[WriterCommitMessage | None]) -> list[St
     return sorted(staged, key=lambda each: each.partition)
 
 
-def commit_partitions(
-    options: WriteOptions,
-    job: str,
-    messages: Sequence[WriterCommitMessage | None],
-    transaction: AppendTransaction | None,
-    *,
-    overwrite: bool = False,
-) -> CommitReport:
-    """Append what tasks have staged."""
-    staged = staged_partitions(messages)
-    files = [file for each in staged for file in each.staged]
-    left_out = sum(each.refused for each in staged)
-    if options.dry_run:
-        records, size = (sum(getattr(file, name) for file in files) for name in ("records", "log_bytes"))
-        sink = SinkDirectory(options.root, OsFileSystem())
-        is_repeat = transaction is not None and CommitLedger(sink.ledger, OsFileSystem()).has(transaction)
-        report = CommitReport(Appended(records, 0, size), is_repeat=is_repeat, left_out=left_out)
-        _write_report(options, job, report)
-        return report
-    commit = replace(
-        _sink_commit(options, job),
-        overwrite=overwrite,
-        transaction=transaction,
-        left_out=left_out,
-        refused=tuple(each.refused_path for each in staged if each.refused_path is not None),
-    )
-    keep_freed_memory()
-    with explained_access(options.root):
-        report = commit.run(files)
-    _write_report(options, job, report)
-    return report
-
-
-def _write_report(options: WriteOptions, job: str, report: CommitReport) -> None:
-    """Write a commit's report to the file of option ``report``; if that fails, the commit stands."""
-    if options.report is None:
-        return
-    refused = SinkDirectory(options.root, OsFileSystem()).refused / f"{job}.jsonl"
-    is_stored = report.appended.records and not options.dry_run
-    values = {
-        "store": str(options.root),
-        "dry_run": options.dry_run,
-        "is_repeat": report.is_repeat,
-        "records": report.appended.records,
-        "bytes": report.appended.end_offset - report.appended.begin_offset,
-        "begin_offset": None if options.dry_run else report.appended.begin_offset,
-        "end_offset": None if options.dry_run else report.appended.end_offset,
-        "new_segments": report.appended.new_segments,
-        "store_timestamp": iso_time(report.appended.store_timestamp) if is_stored else None,
-        "left_out": report.left_out,
-        "left_out_list": str(refused) if report.left_out and not options.dry_run and not report.is_repeat else None,
-        "cleaned": report.cleaned,
-    }
-    try:
-        with naming(options.report):
-            options.report.write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
-    except OSError as error:
-        _LOG.error("the report %s can't be written: %s", options.report, error)
-
-
 def reported(write: Callable[[Mapping[str, str]], None], given: Mapping[str, str]) -> dict[str, Any]:
     """Write with options of ``df.write``, and return the report of the commit."""
     with tempfile.TemporaryDirectory(prefix="commitlog-write-") as directory:
@@ -304,28 +311,10 @@ def reported(write: Callable[[Mapping[str, str]], None], given: Mapping[str, str
         return made
 
 
-def discard_partitions(options: WriteOptions, messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Delete what tasks have staged, as far as their messages show."""
-    for job in {message.job for message in messages if isinstance(message, StagedPartition)}:
-        _sink_commit(options, job).discard()
-
-
-def _sink_commit(options: WriteOptions, job: str) -> SinkCommit:
-    return SinkCommit(
-        options.root,
-        job,
-        options.config,
-        SystemClock(),
-        OsFileSystem(),
-        rebuild=options.rebuild,
-        staging=options.staging,
-    )
-
-
 # ---- a stream
 
 
-def plan_stream(options: WriteOptions, schema: StructType, *, overwrite: bool) -> StagingTask:
+def plan_stream(options: WriteOptions, schema: StructType, *, overwrite: bool) -> WriteJob:
     """Check a streaming write before any task runs.
 
     Raises `InvalidOptionError`: If options, columns and the store do not fit together, or the output mode is not
@@ -353,13 +342,13 @@ class CommitLogStreamWriter(DataSourceStreamArrowWriter):
     recognised by id and number, see `store_core.store.sink.commit_ledger`.
     """
 
-    def __init__(self, task: StagingTask) -> None:
-        self._task = task
+    def __init__(self, job: WriteJob) -> None:
+        self._job = job
 
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of a partition. Called in every task, again when it is retried."""
-        return self._task.run(iterator)
+        return self._job.run(iterator)
 
     @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
@@ -372,12 +361,12 @@ class CommitLogStreamWriter(DataSourceStreamArrowWriter):
             raise StoreError(
                 "Spark did not report which streaming query this is, so a repeated batch can't be recognised"
             )
-        commit_partitions(
-            self._task.options, staged[0].job, messages, AppendTransaction(query_id, batchId, is_batch=True)
-        )
+        job = replace(self._job, job=staged[0].job)
+        job.commit(messages, AppendTransaction(query_id, batchId, is_batch=True))
 
     @without_traceback
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
         """Delete what has been staged. Called when a task or the commit of a batch has failed."""
         del batchId
-        discard_partitions(self._task.options, messages)
+        for job in {message.job for message in messages if isinstance(message, StagedPartition)}:
+            replace(self._job, job=job).discard()
