@@ -206,6 +206,8 @@ class OverlayFile:
 
     def _view(self, begin: int, end: int) -> memoryview:
         """Return the bytes from one position up to another, read now; holes of the file take no memory."""
+        if end - begin <= _BLOCK:  # is quicker read than searched for holes
+            return memoryview(self.read(end - begin, begin))
         found = np.zeros(end - begin, np.uint8)
         at = begin
         while (data := self.next_data(at)) is not None and data[0] < end:

@@ -107,17 +107,17 @@ class QueueUnit(NamedTuple):
     ext: CqExtUnit | None = None
 
 
-def queue_units(queue: AnyQueue, queue_offset: int) -> Iterator[QueueUnit] | None:
+def queue_units(queue: AnyQueue, queue_offset: int, most: int | None = None) -> Iterator[QueueUnit] | None:
     """Yield the units from an offset to the end of its file; None if there is no unit at the offset.
 
-    In a batch queue the first unit is the one that contains the offset, so it may begin before it.
+    In a batch queue the first unit is the one that contains the offset, so it may begin before it. Who says how many
+    are needed at `most` may get no others: those of a file that is not mapped are read.
     """
-    units = queue.get_index_buffer(queue_offset)
-    if units is None:
-        return None
     if isinstance(queue, BatchConsumeQueue):
-        return _batch_units(units)
-    return _plain_units(queue, units, queue_offset)
+        batches = queue.get_index_buffer(queue_offset)
+        return None if batches is None else _batch_units(batches)
+    units = queue.get_index_buffer(queue_offset, most)
+    return None if units is None else _plain_units(queue, units, queue_offset)
 
 
 def _plain_units(queue: ConsumeQueue, units: UnitArray, first: int) -> Iterator[QueueUnit]:
@@ -352,7 +352,8 @@ class _Get:
 
     def _look_through_file(self, largest: int) -> bool:
         found = self._found
-        units = queue_units(self._queue, found.next_begin_offset)
+        most = self._most_queue_bytes // self._queue.unit_dtype.itemsize + 1  # at the last of these it ends, too far
+        units = queue_units(self._queue, found.next_begin_offset, most)
         if units is None:
             following = self._queue.roll_next_file(found.next_begin_offset)
             found.status = GetMessageStatus.OFFSET_FOUND_NULL

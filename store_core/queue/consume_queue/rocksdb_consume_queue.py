@@ -75,10 +75,10 @@ class RocksdbConsumeQueue(ConsumeQueue):
         """Index after the last unit; 0 without any."""
         return max(self._stored_end, super().max_offset_in_queue)
 
-    def get_index_buffer(self, queue_offset: int) -> UnitArray | None:
+    def get_index_buffer(self, queue_offset: int, most: int | None = None) -> UnitArray | None:
         """Return some units from an index on; None below the minimum, beyond the end, and where units are missing."""
         if queue_offset >= self._stored_end:
-            return super().get_index_buffer(queue_offset)
+            return super().get_index_buffer(queue_offset, most)
         if queue_offset < 0 or queue_offset < self.min_offset_in_queue:
             return None
         found = self._units_from(queue_offset, _READ_AT_ONCE)
