@@ -38,8 +38,8 @@ class MappedFileQueue:
     * `file_size`: Size of each file, in bytes.
     * `allocate`: Creates files ahead of time; without it they are created when they are needed.
     * `max_open`: How many files may stay open, besides those that are not synced; by default all that were used.
-    * `writable`: Whether files are opened for writing, and loading may delete an empty last one; if not, who has the
-      queue only reads.
+    * `writable`: Whether files are opened for writing, and loading may delete an empty last one. If not, files that
+      would be deleted leave the queue but stay on disk.
 
     * `flushed_where`, `committed_where`: Offset below which everything is flushed, or committed.
     * `store_timestamp`: Store time of the last record before the last thorough flush, ms: what the checkpoint may
@@ -301,7 +301,7 @@ class MappedFileQueue:
     def _delete(self, files: Sequence[MappedFile]) -> None:
         """Delete files, the last first, even if readers hold them: views of them stay valid."""
         for file in reversed(files):
-            file.destroy()
+            (file.destroy if self.writable else file.close)()
             self.forget([file])
 
     def close(self) -> None:
@@ -313,7 +313,7 @@ class MappedFileQueue:
         """Delete all files, then the directories that are empty."""
         self._delete(self._files)
         self.flushed_where = self.committed_where = 0
-        for path in self.paths.paths:
+        for path in self.paths.paths if self.writable else ():
             self._file_system.remove_directory(path)
 
 

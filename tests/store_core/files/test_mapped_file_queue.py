@@ -502,6 +502,21 @@ def test_a_file_size_is_positive(directory: Path, disk: FaultyFileSystem, size: 
         MappedFileQueue(SegmentPaths((directory,)), size, disk)
 
 
+def test_files_of_a_queue_that_must_not_be_written_stay_on_disk(
+    queue: MappedFileQueue, directory: Path, disk: FaultyFileSystem
+) -> None:
+    append(queue, data_of(2 * SIZE + 10))
+    reader = MappedFileQueue(SegmentPaths((directory,)), SIZE, disk, writable=False)
+    reader.load()
+
+    reader.truncate_dirty_files(SIZE + 7)
+    assert [0, SIZE] == starts(reader)
+    assert SIZE + 7 == reader.max_offset
+    reader.destroy()
+    assert [] == starts(reader)
+    assert [0, SIZE, 2 * SIZE] == names(directory)
+
+
 def _segments_open(directory: Path) -> int:
     """Count this process's descriptors of files in a directory, also of those that had no name when they were made."""
     made = {path.stat().st_ino for path in directory.iterdir()}
