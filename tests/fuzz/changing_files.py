@@ -97,8 +97,8 @@ _ENDS: Final = {
     _MISSING: MISSING,
     -signal.SIGBUS: SIGBUS,
 }
-_READS_AFTER: Final = 2
-"""Whole reads after which the change must have been seen, or can't be."""
+_MOMENTS: Final = (0.02, 0.1)
+"""The first and the last second of a change: within a process's first reads, which take 0.05 s or more."""
 
 _PUNCH_HOLE: Final = 3
 """``FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE``."""
@@ -171,9 +171,9 @@ def _read(log: ReadLog, mode: str) -> None:
     if not os.geteuid():
         os.setuid(_NOBODY)
     try:
-        after = 0
-        while after < _READS_AFTER:
-            after += log.changed.exists()
+        is_over = False
+        while not is_over:
+            is_over = log.changed.exists()  # then what follows is one whole read of the changed file
             if log.work in ANSWERS:
                 ANSWERS[log.work](log.root)
             elif sum(_checked_rows(batch, log.bodies) for batch in log.batches(mode)) < log.least_rows:
@@ -285,7 +285,7 @@ def made_store() -> Iterator[tuple[Path, list[Record]]]:
 def _tried(log: ReadLog, random: Random, kind: str, mode: str) -> str:
     reader = multiprocessing.get_context("fork").Process(target=_read, args=(log, mode))
     reader.start()
-    time.sleep(0.05 + random.random() * 0.2)
+    time.sleep(random.uniform(*_MOMENTS))
     KINDS[kind](log.path, random.randrange(log.size))
     log.changed.touch()
     reader.join(60)
