@@ -145,14 +145,14 @@ def _parameter(option: AnswerOption) -> Callable[[Callable[..., ExitCode]], Call
     if option.kind is Kind.FLAG:
         default = option.default and "/" in option.flag  # one without its contrary has to be given
         return click.option(option.flag, option.name, is_flag=True, default=default, help=words)
-    short = ["-n"] if option.name == "rows" else []  # as in `head` and `tail`
+    value = getattr(option.default, "value", option.default)
+    given: dict[str, Any] = {"required": True} if option.is_required else {"default": value}  # None would be one, too
     return click.option(
-        *short,
+        *["-n"] * (option.name == "rows"),  # as in `head` and `tail`
         option.flag,
         option.name,
         type=_type_of(option),
-        default=None if option.is_required else getattr(option.default, "value", option.default),
-        required=option.is_required,
+        **given,
         multiple=option.is_repeated,
         metavar=option.metavar,
         help=words,

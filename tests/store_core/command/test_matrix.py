@@ -97,6 +97,14 @@ def test_an_option_that_there_is_not_is_wrong_usage(name: str, tmp_path: Path) -
     assert "No such option '--no-such-option'" in called.errors.replace("\n", " ")
 
 
+@pytest.mark.parametrize(("name", "flag"), [("export", "--into"), ("redact", "--into"), ("replay", "--id")])
+def test_an_option_that_has_to_be_given_is_asked_for(name: str, flag: str, life: Path) -> None:
+    called = call(name, life)
+
+    assert ExitCode.USAGE == called.code
+    assert f"Missing option '{flag}'" in called.errors
+
+
 @pytest.mark.parametrize("name", OF_STORES)
 def test_a_store_that_is_read_stays_as_it_is(name: str, life: Path, tmp_path: Path) -> None:
     before = every_file(life)
