@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 from store_core.answers.export_proof import READ, totals_of
 from store_core.answers.message_reads import ScanCounts, messages_and_damage
 from store_core.answers.plots import Bar, Bars, Plot, Tone
-from store_core.answers.report import Report, ReportSchema, Verdict, fact, number, shared, table, text
+from store_core.answers.report import Report, ReportSchema, fact, number, shared, table, text
 from store_core.errors import (
     ExpiredSegmentsError,
     InvalidOptionError,
@@ -271,8 +271,10 @@ class ExportFacts:
     files: int = fact("files written")
     all_messages: int = fact("messages of all exports into the directory")
     digest: str | None = fact("SHA-256 of the ledger's last entry, which names the one before, and so on; null if none")
-    lost_bytes: int = fact("bytes of the log that were gone before they were exported")
-    damaged_ranges: int = fact("ranges that are no message, and so are not exported, in pieces of 16 MiB at most")
+    lost_bytes: int = fact("bytes of the log that were gone before they were exported", tells="damaged")
+    damaged_ranges: int = fact(
+        "ranges that are no message, and so are not exported, in pieces of 16 MiB at most", tells="damaged"
+    )
     damaged_bytes: int = fact("bytes in them")
     notes: tuple[str, ...] = fact("what else an operator should know", default=())
 
@@ -300,12 +302,6 @@ class ExportReport(Report[ExportFacts]):
             number("size", "bytes of the file"),
         ),
     )
-
-    @property
-    def verdict(self) -> Verdict:
-        """Damaged if something is not exported because it is damaged or gone."""
-        is_less = self.found.damaged_ranges or self.found.lost_bytes
-        return Verdict.DAMAGED if is_less else Verdict.CLEAN
 
     @property
     def plots(self) -> tuple[Plot, ...]:

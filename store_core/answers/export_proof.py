@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from store_core.answers.message_reads import PART_BYTES, messages_and_damage
 from store_core.answers.plots import Bar, Bars, Plot, Tone
-from store_core.answers.report import Report, ReportSchema, Verdict, fact, number, table, text
+from store_core.answers.report import Report, ReportSchema, fact, number, table, text
 from store_core.errors import StoreNotFoundError
 from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.arrow_slices import binary_parts
@@ -264,7 +264,7 @@ class ProofFacts:
     segments: int = fact("segments that they are of")
     proved_segments: int = fact("segments of which ledger, lake and log have equal totals")
     expired_segments: int = fact("segments that the store no longer has: there the lake equals the ledger, or differs")
-    differences: int = fact("rows of the table `findings`")
+    differences: int = fact("rows of the table `findings`", tells="findings")
     digest: str | None = fact("SHA-256 of the ledger's last entry, which names the one before, and so on; null if none")
 
 
@@ -295,11 +295,6 @@ class ProofReport(Report[ProofFacts]):
             ),
         ),
     )
-
-    @property
-    def verdict(self) -> Verdict:
-        """Findings if anything differs."""
-        return Verdict.FINDINGS if self.found.differences else Verdict.CLEAN
 
     @property
     def subject(self) -> str:

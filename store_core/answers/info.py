@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from store_core.answers.answer import Answer
-from store_core.answers.report import Report, ReportSchema, Verdict, fact, number, shared, table, text
+from store_core.answers.report import Report, ReportSchema, fact, number, shared, table, text
 from store_core.broker.topic_kind import kind_of_topic
 from store_core.errors import StoreError
 from store_core.files.file_system import OsFileSystem, names_in
@@ -438,11 +438,6 @@ class InfoReport(Report[InfoFacts]):
 
     SCHEMA: ClassVar = ReportSchema.of("info", 1, InfoFacts, *_TABLES)
     IS_JUDGEMENT: ClassVar = False
-
-    @property
-    def verdict(self) -> Verdict:
-        """Always clean: a description is no judgement."""
-        return Verdict.CLEAN
 
     def _lines(self) -> Iterator[str]:
         found = self.found

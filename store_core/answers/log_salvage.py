@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 
 from store_core.answers.answer import Answer, function_of, opt
 from store_core.answers.plots import Plot, Strip, Tone, lanes_of
-from store_core.answers.report import Report, ReportSchema, Verdict, command_words, fact, number, shared, table, text
+from store_core.answers.report import Report, ReportSchema, command_words, fact, number, shared, table, text
 from store_core.format.words import agreeing, counted
 from store_core.store.salvage_tiles import FoundBy, PropertyCrc, SalvageFormat, Tile, TileKind
 
@@ -190,10 +190,12 @@ class SalvageFacts:
     record_bytes: int = fact("their bytes")
     after_damage: int = fact("how many of them are behind damage in their segment")
     mismatched_property_crc: int = fact("how many of them differ from the checksum over the whole record")
-    covered_records: int = fact("sound records, not salvaged, in the rest of files that a blank record closes")
-    lost_ranges: int = fact("ranges without a record that proved itself")
+    covered_records: int = fact(
+        "sound records, not salvaged, in the rest of files that a blank record closes", tells="damaged"
+    )
+    lost_ranges: int = fact("ranges without a record that proved itself", tells="damaged")
     lost_bytes: int = fact("bytes in them")
-    missing_bytes: int = fact("bytes of segments that are not there, between the first and the last")
+    missing_bytes: int = fact("bytes of segments that are not there, between the first and the last", tells="damaged")
     notes: tuple[str, ...] = fact("what else an operator should know", default=())
 
 
@@ -243,12 +245,6 @@ class SalvageReport(Report[SalvageFacts]):
     """The result of a salvage."""
 
     SCHEMA: ClassVar = ReportSchema.of("salvage", 1, SalvageFacts, *_REPORT_TABLES)
-
-    @property
-    def verdict(self) -> Verdict:
-        """Damaged if anything was lost or is missing, or is covered by a blank record."""
-        is_damaged = self.found.lost_ranges or self.found.missing_bytes or self.found.covered_records
-        return Verdict.DAMAGED if is_damaged else Verdict.CLEAN
 
     @property
     def subject(self) -> str:

@@ -29,7 +29,6 @@ from store_core.answers.report import (
     ReportColumn,
     ReportSchema,
     ReportTable,
-    Verdict,
     fact,
     moment,
     number,
@@ -386,9 +385,9 @@ class TraceFacts:
     end: int = fact("physical offset at which its files end", over="max")
     messages: int = fact("messages that it names: those with different unique keys", default=0)
     records: int = fact("records of these messages", default=0)
-    duplicates: int = fact("sends beyond the first with the same unique key", default=0)
-    dead: int = fact("messages that are dead letters", default=0)
-    missing_bytes: int = fact(MISSING_BYTES, default=0)
+    duplicates: int = fact("sends beyond the first with the same unique key", default=0, tells="findings")
+    dead: int = fact("messages that are dead letters", default=0, tells="findings")
+    missing_bytes: int = fact(MISSING_BYTES, default=0, tells="damaged")
     notes: tuple[str, ...] = fact("what else an operator should know", default=())
 
 
@@ -455,12 +454,6 @@ class TraceReport(Report[TraceFacts]):
             duplicates=sum(max(count - 1, 0) for count in sends.values()),
         )
         return replace(self, found=facts, tables={**self.tables, "steps": steps})
-
-    @property
-    def verdict(self) -> Verdict:
-        """Findings if a message was sent twice, or is a dead letter; then damage, if segments are missing."""
-        has_findings = bool(self.found.duplicates or self.found.dead)
-        return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
 
     @property
     def subject(self) -> str:

@@ -503,7 +503,7 @@ class RepairFacts:
     is_resumed: bool = fact("whether this run finished a replacement that an earlier one began")
     resumed: str | None = fact("directory with what that one replaced; null if nothing was")
     is_checkpoint_written: bool = fact("whether the checkpoint was written")
-    left: int = fact("findings that no repair of queues and index mends")
+    left: int = fact("findings that no repair of queues and index mends", tells="findings")
 
 
 class RepairReport(Report[RepairFacts]):
@@ -520,11 +520,6 @@ class RepairReport(Report[RepairFacts]):
             truth("is_new", "whether there are new files in its place"),
         ),
     )
-
-    @property
-    def verdict(self) -> Verdict:
-        """Findings if the store still has some, of other kinds."""
-        return Verdict.FINDINGS if self.found.left else Verdict.CLEAN
 
     @property
     def next(self) -> Iterator[tuple[str, str]]:

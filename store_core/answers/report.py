@@ -7,7 +7,7 @@ import shlex
 from abc import ABC, abstractmethod
 from dataclasses import MISSING, dataclass, field, fields, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self, TypeVar
 
 import pyarrow as pa
 
@@ -59,11 +59,10 @@ class Verdict(Enum):
     REFUSED = "refused"
 
     @classmethod
-    def of(cls, *, has_findings: bool, is_damaged: bool) -> Verdict:
-        """Return the verdict of an answer that may find both: what is to act on first."""
-        if has_findings:
-            return cls.FINDINGS
-        return cls.DAMAGED if is_damaged else cls.CLEAN
+    def first(cls, found: Iterable[str | None]) -> Verdict:
+        """Return what is to act on first of the verdicts with these values; clean without any."""
+        values = set(found)
+        return next((each for each in (cls.REFUSED, cls.FINDINGS, cls.DAMAGED) if each.value in values), cls.CLEAN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,12 +174,19 @@ class Fact:
     doc: str
 
 
-def fact(doc: str, *, default: Any = MISSING, over: str | None = None) -> Any:  # noqa: ANN401 -- whatever the field has
+def fact(
+    doc: str,
+    *,
+    default: Any = MISSING,  # noqa: ANN401 -- whatever the field has
+    over: Literal["min", "max"] | None = None,
+    tells: Literal["findings", "damaged", "refused"] | None = None,
+) -> Any:  # noqa: ANN401 -- as above
     """Return the field of a fact; `ReportSchema.of` takes its words from there.
 
-    * `over`: What it is over several stores, ``"min"`` or ``"max"``, if it is neither a sum nor what all have.
+    * `over`: What it is over several stores, if it is neither a sum nor what all have.
+    * `tells`: The verdict where it is neither 0 nor null.
     """
-    return field(default=default, metadata={"doc": doc, "over": over})
+    return field(default=default, metadata={"doc": doc, "over": over, "tells": tells})
 
 
 @dataclass(frozen=True, slots=True)
@@ -232,7 +238,7 @@ def command_words(*words: str) -> str:
     return shlex.join(["commitlog", *words])
 
 
-Facts = TypeVar("Facts")
+Facts = TypeVar("Facts", bound="DataclassInstance")
 
 _BADGES: Final = {
     Verdict.CLEAN: ("nothing is wrong", Tone.GOOD),
@@ -313,9 +319,11 @@ class Report(ABC, Generic[Facts]):
         return tuple(each if each.by else replace(each, columns=(_STORE, *each.columns)) for each in self.SCHEMA.tables)
 
     @property
-    @abstractmethod
     def verdict(self) -> Verdict:
-        """What was found."""
+        """What was found: what is to act on first of what facts tell that are neither 0 nor null."""
+        return Verdict.first(
+            each.metadata.get("tells") for each in fields(self.found) if getattr(self.found, each.name)
+        )
 
     @property
     def subject(self) -> str:

@@ -18,7 +18,6 @@ from store_core.answers.report import (
     Report,
     ReportColumn,
     ReportSchema,
-    Verdict,
     fact,
     moment,
     number,
@@ -279,7 +278,9 @@ class BillFacts:
     segments: int = fact("segment files of the log")
     segment_size: int = fact("bytes of each", over="max")
     file_bytes: int = fact("bytes of all of them; what is no record is filler, unwritten or damaged")
-    damaged_ranges: int = fact("ranges within the log that are no message, in pieces of 16 MiB at most, or missing")
+    damaged_ranges: int = fact(
+        "ranges within the log that are no message, in pieces of 16 MiB at most, or missing", tells="damaged"
+    )
     damaged_bytes: int = fact("bytes in them; they are in no table")
     notes: tuple[str, ...] = fact("what else an operator should know", default=())
 
@@ -364,11 +365,6 @@ class BillReport(Report[BillFacts]):
             place = rows.column_names.index("percent")
             tables[name] = rows.set_column(place, "percent", pa.array(shares, pa.float64()))
         return replace(self, tables=tables)
-
-    @property
-    def verdict(self) -> Verdict:
-        """Damaged if the log is; a bill is no finding."""
-        return Verdict.DAMAGED if self.found.damaged_ranges else Verdict.CLEAN
 
     @property
     def plots(self) -> tuple[Plot, ...]:

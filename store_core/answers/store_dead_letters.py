@@ -26,7 +26,6 @@ from store_core.answers.report import (
     Report,
     ReportColumn,
     ReportSchema,
-    Verdict,
     fact,
     moment,
     number,
@@ -259,7 +258,7 @@ class DeadLettersFacts:
     """The facts of the answer."""
 
     store: str = fact("the store's root")
-    letters: int = fact("dead letters that were looked at", default=0)
+    letters: int = fact("dead letters that were looked at", default=0, tells="findings")
     groups: int = fact("consumer groups that have any", default=0)
     bytes: int = fact("bytes of their records", default=0)
     exhausted: int = fact("letters of messages that were tried as often as their group allows", default=0)
@@ -269,7 +268,7 @@ class DeadLettersFacts:
     elsewhere: int = fact("letters whose first message is on another broker", default=0)
     missing: int = fact("letters whose first message is not where they say it is", default=0)
     unknown: int = fact("letters that do not name their first message", default=0)
-    missing_bytes: int = fact(MISSING_BYTES, default=0)
+    missing_bytes: int = fact(MISSING_BYTES, default=0, tells="damaged")
     notes: tuple[str, ...] = fact("what else an operator should know", default=())
 
 
@@ -319,12 +318,6 @@ class DeadLettersReport(Report[DeadLettersFacts]):
         """Count the groups of all stores once."""
         facts: Any = replace(self.found, groups=len(self.tables["groups"]["group"].unique()))
         return replace(self, found=facts)
-
-    @property
-    def verdict(self) -> Verdict:
-        """Findings if there is any dead letter; then damage, if segments are missing."""
-        has_findings = bool(self.found.letters)
-        return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
 
     @property
     def plots(self) -> tuple[Plot, ...]:

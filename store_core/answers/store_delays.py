@@ -25,7 +25,7 @@ from store_core.answers.delay_states import (
 )
 from store_core.answers.message_reads import MISSING_BYTES, ReadJob, missing_line, read_of
 from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Plot, Tone
-from store_core.answers.report import Report, ReportSchema, Verdict, fact, moment, number, shared, table, text
+from store_core.answers.report import Report, ReportSchema, fact, moment, number, shared, table, text
 from store_core.files.clock import SystemClock
 from store_core.files.names import CONFIG_DIRECTORY, TIMER_CHECK_FILE
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -348,11 +348,11 @@ class DelaysFacts:
     overdue: int = fact(
         "those that are due and not delivered: a broker that starts now delivers them at once", default=0
     )
-    late: int = fact("of these, those due longer ago than the option `late_after` allows", default=0)
+    late: int = fact("of these, those due longer ago than the option `late_after` allows", default=0, tells="findings")
     unsettled: int = fact(
         "those due between when the broker wrote its file and the log's end: perhaps delivered since", default=0
     )
-    orphaned: int = fact("those that no broker will deliver", default=0)
+    orphaned: int = fact("those that no broker will deliver", default=0, tells="findings")
     delivered: int = fact("those that the broker has delivered", default=0)
     cancelled: int = fact("timers that another message has cancelled", default=0)
     rolled: int = fact(
@@ -361,7 +361,7 @@ class DelaysFacts:
     has_delay_offsets: bool = fact("whether there is a delayOffset.json, or no delayed message", default=True)
     has_timer_check: bool = fact("whether there is a config/timercheck, or no timer", default=True)
     next_due: str | None = fact("when the next message is due, ISO 8601, or null", default=None, over="min")
-    missing_bytes: int = fact(MISSING_BYTES, default=0)
+    missing_bytes: int = fact(MISSING_BYTES, default=0, tells="damaged")
     notes: tuple[str, ...] = fact("what else an operator should know", default=())
 
 
@@ -419,12 +419,6 @@ class DelaysReport(Report[DelaysFacts]):
     """When the delayed messages of a store are due."""
 
     SCHEMA: ClassVar = ReportSchema.of("delays", 1, DelaysFacts, *_REPORT_TABLES)
-
-    @property
-    def verdict(self) -> Verdict:
-        """Findings if messages are late, or will never be delivered; then damage, if segments are missing."""
-        has_findings = bool(self.found.late or self.found.orphaned)
-        return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
 
     @property
     def plots(self) -> tuple[Plot, ...]:

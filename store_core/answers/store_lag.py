@@ -13,7 +13,6 @@ from store_core.answers.report import (
     Report,
     ReportSchema,
     ReportTable,
-    Verdict,
     fact,
     moment,
     number,
@@ -255,19 +254,16 @@ class LagFacts:
     messages: int = fact("messages that are there and not consumed; each counts once for each group")
     bytes: int = fact("bytes of their records, likewise")
     newer_messages: int = fact("of these messages, those stored after the offsets were written: they may be consumed")
-    below_min: int = fact("committed offsets of messages that retention has deleted")
-    beyond_end: int = fact("committed offsets after the end of their queue")
-    no_queue: int = fact("committed offsets of queues that are not there")
+    below_min: int = fact("committed offsets of messages that retention has deleted", tells="findings")
+    beyond_end: int = fact("committed offsets after the end of their queue", tells="findings")
+    no_queue: int = fact("committed offsets of queues that are not there", tells="findings")
     no_offset: int = fact("queues of a topic for which a group that consumes it has committed nothing")
     missing_bytes: int = fact(
-        "bytes of segments that are missing from the log: messages there are counted, and lost", default=0
+        "bytes of segments that are missing from the log: messages there are counted, and lost",
+        default=0,
+        tells="damaged",
     )
     notes: tuple[str, ...] = fact("what else an operator should know", default=())
-
-    @property
-    def wrong_offsets(self) -> int:
-        """Committed offsets that are not within their queue."""
-        return self.below_min + self.beyond_end + self.no_queue
 
 
 class LagReport(Report[LagFacts]):
@@ -281,12 +277,6 @@ class LagReport(Report[LagFacts]):
         known = sum(not row for row in self.tables["groups"]["is_unknown"].to_pylist())
         facts: Any = replace(self.found, groups=known)
         return replace(self, found=facts)
-
-    @property
-    def verdict(self) -> Verdict:
-        """Findings if an offset is not within its queue; then damage, if segments are missing; to be behind is none."""
-        has_findings = bool(self.found.wrong_offsets)
-        return Verdict.of(has_findings=has_findings, is_damaged=bool(self.found.missing_bytes))
 
     @property
     def plots(self) -> tuple[Plot, ...]:

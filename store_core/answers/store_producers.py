@@ -333,11 +333,13 @@ class ProducersFacts:
     messages: int = fact("messages in the log")
     sends: int = fact(_SENDS_DOC)
     unique_keys: int = fact("sends with a unique key")
-    duplicate_keys: int = fact("unique keys that were sent more than once")
+    duplicate_keys: int = fact("unique keys that were sent more than once", tells="findings")
     duplicate_sends: int = fact("their sends after the first one")
     sharding_keys: int = fact("sends with a sharding key")
-    inversions: int = fact("messages born before the one that precedes them in their queue, of the same sharding key")
-    spread_keys: int = fact("pairs of topic and sharding key whose messages are in several queues")
+    inversions: int = fact(
+        "messages born before the one that precedes them in their queue, of the same sharding key", tells="findings"
+    )
+    spread_keys: int = fact("pairs of topic and sharding key whose messages are in several queues", tells="findings")
     ahead: int = fact("sends that were born, by their producer's clock, after the broker stored them")
     damaged_ranges: int = fact("ranges within the log that are no message, in pieces of 16 MiB at most, or missing")
     damaged_bytes: int = fact("bytes in them")
@@ -408,10 +410,7 @@ class ProducersReport(Report[ProducersFacts]):
 
         A clock that is ahead is no finding: a few milliseconds are usual.
         """
-        found = self.found
-        if found.damaged_ranges:
-            return Verdict.DAMAGED
-        return Verdict.FINDINGS if found.duplicate_keys or found.inversions or found.spread_keys else Verdict.CLEAN
+        return Verdict.DAMAGED if self.found.damaged_ranges else super().verdict
 
     @property
     def plots(self) -> tuple[Plot, ...]:

@@ -230,8 +230,6 @@ def _rows(batch: pa.RecordBatch, ends: dict[str, tuple[int, int]]) -> Iterator[d
 # ---- the report
 
 _RELEASE: Final = text("release", "the RocketMQ release that would open the store")
-_URGENCY: Final = (Verdict.REFUSED, Verdict.FINDINGS, Verdict.DAMAGED, Verdict.CLEAN)
-"""What to act on first, if a store ends differently with different releases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -302,8 +300,7 @@ class RecoverReport(Report[RecoverFacts]):
     @property
     def verdict(self) -> Verdict:
         """The most urgent one of all releases."""
-        verdicts = set(self.tables["releases"]["verdict"].to_pylist())
-        return next(each for each in _URGENCY if each.value in verdicts)
+        return Verdict.first(self.tables["releases"]["verdict"].to_pylist())
 
     @property
     def plots(self) -> tuple[Plot, ...]:

@@ -12,7 +12,7 @@ from urllib.parse import quote  # noqa: TID251 -- makes a name, opens nothing
 
 from store_core.answers.answer import Answer, Kind, function_of, one_root, opt
 from store_core.answers.plots import Bar, Bars, Plot, Tone
-from store_core.answers.report import Report, ReportSchema, Verdict, fact, number, shared, table, text, truth
+from store_core.answers.report import Report, ReportSchema, fact, number, shared, table, text, truth
 from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_kind import check_is_no_url, check_is_root
@@ -236,7 +236,7 @@ class RedactFacts:
     messages: int = fact("messages that were redacted, or would have been")
     bytes: int = fact("bytes of their bodies that were replaced")
     expanded: int = fact("how many of them were compressed: their bodies are filler as a whole, and not compressed")
-    refused: int = fact("rows of the table `refused`, and those that are too many for it")
+    refused: int = fact("rows of the table `refused`, and those that are too many for it", tells="refused")
     files: int = fact("files of the copy; with a pattern, every byte and name was searched, and nothing of it is left")
     digest: str | None = fact(
         "SHA-256 of the tables `messages` and `files`, as JSON with sorted keys: what to sign; or null"
@@ -269,11 +269,6 @@ class RedactReport(Report[RedactFacts]):
     """The report of a redaction."""
 
     SCHEMA: ClassVar = ReportSchema.of("redact", 1, RedactFacts, *_REPORT_TABLES)
-
-    @property
-    def verdict(self) -> Verdict:
-        """Refused if something can't be redacted: then there is no copy."""
-        return Verdict.REFUSED if self.found.refused else Verdict.CLEAN
 
     @property
     def plots(self) -> tuple[Plot, ...]:

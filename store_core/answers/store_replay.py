@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from store_core.answers.answer import Answer, Kind, flag, function_of, opt, release_option
-from store_core.answers.report import Report, ReportSchema, Verdict, fact, number, table, text
+from store_core.answers.report import Report, ReportSchema, fact, number, table, text
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.clock import Clock, SystemClock
 from store_core.format.words import counted
@@ -309,11 +309,6 @@ class ReplayReport(Report[ReplayFacts]):
             number("messages", "how many were chosen"),
         ),
     )
-
-    @property
-    def verdict(self) -> Verdict:
-        """Always clean: a replay that can't be made is an error."""
-        return Verdict.CLEAN
 
     @property
     def subject(self) -> str:

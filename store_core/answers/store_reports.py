@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from store_core.answers.report import ReportColumn, ReportTable
 
 
-_WORST: Final = (Verdict.REFUSED, Verdict.FINDINGS, Verdict.DAMAGED, Verdict.CLEAN)
-"""What is to act on first."""
-
 _OTHER_WAY: Final = {"age_ms": "max", "is_unknown": "all", "is_dead": "any"}
 """Columns of rows that are added up, which are no sums themselves; times are the first."""
 
@@ -105,8 +102,7 @@ class StoreReports(Report[StoresFacts]):
     @property
     def verdict(self) -> Verdict:
         """What is to act on first."""
-        found = {each.report.verdict for each in self.stores if each.report is not None}
-        return next(each for each in _WORST if each in found)
+        return Verdict.first(each.report.verdict.value for each in self.stores if each.report is not None)
 
     def _lines(self) -> Iterator[str]:
         failed = [each for each in self.stores if each.error is not None]

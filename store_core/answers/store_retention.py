@@ -16,7 +16,6 @@ from store_core.answers.report import (
     Report,
     ReportColumn,
     ReportSchema,
-    Verdict,
     fact,
     moment,
     number,
@@ -414,10 +413,10 @@ class RetentionFacts:
     first_deletion: str | None = fact("when the first goes, in ISO 8601, or null")
     over_ratio_at: str | None = fact("when the disk is first above `delete_ratio`, or null")
     full_at: str | None = fact(
-        "when it is first above `warning_ratio`, or null; the log grows again when files have gone"
+        "when it is first above `warning_ratio`, or null; the log grows again when files have gone", tells="findings"
     )
     kept_hours: float | None = fact("hours of messages that are left at `until`, at the growth seen; null without any")
-    losing_groups: int = fact("consumer groups of which messages go that are not consumed now")
+    losing_groups: int = fact("consumer groups of which messages go that are not consumed now", tells="findings")
     lost_messages: int = fact("these messages; each counts once for each group")
     notes: tuple[str, ...] = fact("what else an operator should know", default=())
 
@@ -471,12 +470,6 @@ class RetentionReport(Report[RetentionFacts]):
 
     SCHEMA: ClassVar = ReportSchema.of("retention", 1, RetentionFacts, *_REPORT_TABLES)
     IS_JUDGEMENT: ClassVar = False
-
-    @property
-    def verdict(self) -> Verdict:
-        """Findings if messages go that are not consumed, or the disk becomes full."""
-        is_finding = self.found.losing_groups or self.found.full_at is not None
-        return Verdict.FINDINGS if is_finding else Verdict.CLEAN
 
     @property
     def plots(self) -> tuple[Plot, ...]:

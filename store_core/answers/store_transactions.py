@@ -18,7 +18,6 @@ from store_core.answers.report import (
     Report,
     ReportColumn,
     ReportSchema,
-    Verdict,
     fact,
     moment,
     number,
@@ -191,7 +190,7 @@ BROKER_GROUP: Final = "CID_RMQ_SYS_TRANS"
 
 
 class End(StrEnum):
-    """How a transaction ended; the value is its name in reports."""
+    """How a transaction ended; the value is the name of the fact that says what that is."""
 
     PENDING = "pending"
     GIVEN_UP = "given_up"
@@ -203,26 +202,9 @@ class End(StrEnum):
     HALF_DELETED = "half_deleted"
 
     @property
-    def meaning(self) -> str:
-        """What that is, in one line."""
-        return _MEANINGS[self]
-
-    @property
     def is_finding(self) -> bool:
         """Whether somebody should look at it; a pending one only when it is old, or was asked about too often."""
         return self in (End.GIVEN_UP, End.COMMITTED_ABSENT, End.SETTLED, End.HALF_MISSING)
-
-
-_MEANINGS: Final = {
-    End.PENDING: "neither committed nor rolled back; the broker asks the producer",
-    End.GIVEN_UP: "not settled, and the broker asks no more: it moved the half message, or is past it",
-    End.COMMITTED: "its message is in the log, and its queue leads to it",
-    End.COMMITTED_ABSENT: "its message is in the log, and its queue does not lead to it: no consumer gets it",
-    End.ROLLED_BACK: "settled, and no message was put",
-    End.SETTLED: "settled, and bytes of the log are lost since: rolled back, or committed and lost",
-    End.HALF_MISSING: "a commit or an operation whose half message is not in the log, though later ones are",
-    End.HALF_DELETED: "the same, with a half message from before the log begins",
-}
 
 
 class Evidence(NamedTuple):
@@ -302,31 +284,44 @@ class TransactionsFacts:
     end: int = fact("physical offset at which its files end", over="max")
     half_messages: int = fact("half messages in the log, the broker's copies included", default=0)
     transactions: int = fact("transactions of which anything is in the log", default=0)
-    pending: int = fact(End.PENDING.meaning, default=0)
-    given_up: int = fact(End.GIVEN_UP.meaning, default=0)
-    committed: int = fact(End.COMMITTED.meaning, default=0)
-    committed_absent: int = fact(End.COMMITTED_ABSENT.meaning, default=0)
-    rolled_back: int = fact(End.ROLLED_BACK.meaning, default=0)
-    settled: int = fact(End.SETTLED.meaning, default=0)
-    half_missing: int = fact(End.HALF_MISSING.meaning, default=0)
-    half_deleted: int = fact(End.HALF_DELETED.meaning, default=0)
-    old_pending: int = fact("pending transactions that began longer ago than the option `older_than` allows", default=0)
+    pending: int = fact("neither committed nor rolled back; the broker asks the producer", default=0)
+    given_up: int = fact(
+        "not settled, and the broker asks no more: it moved the half message, or is past it",
+        default=0,
+        tells="findings",
+    )
+    committed: int = fact("its message is in the log, and its queue leads to it", default=0)
+    committed_absent: int = fact(
+        "its message is in the log, and its queue does not lead to it: no consumer gets it",
+        default=0,
+        tells="findings",
+    )
+    rolled_back: int = fact("settled, and no message was put", default=0)
+    settled: int = fact(
+        "settled, and bytes of the log are lost since: rolled back, or committed and lost", default=0, tells="findings"
+    )
+    half_missing: int = fact(
+        "a commit or an operation whose half message is not in the log, though later ones are",
+        default=0,
+        tells="findings",
+    )
+    half_deleted: int = fact("the same, with a half message from before the log begins", default=0)
+    old_pending: int = fact(
+        "pending transactions that began longer ago than the option `older_than` allows", default=0, tells="findings"
+    )
     checked_too_often: int = fact(
-        "unsettled transactions about which the broker has asked `most_checks` times or more", default=0
+        "unsettled transactions about which the broker has asked `most_checks` times or more",
+        default=0,
+        tells="findings",
     )
     oldest_pending: str | None = fact(
         "when the oldest pending transaction began, ISO 8601, or null", default=None, over="min"
     )
-    lost_bytes: int = fact("bytes of the log without records that should be there", default=0)
+    lost_bytes: int = fact("bytes of the log without records that should be there", default=0, tells="damaged")
     are_queues_checked: bool = fact(
         "whether commits were looked up in consume queue files; false if there are none", default=True
     )
     notes: tuple[str, ...] = fact("what else an operator should know", default=())
-
-    def count(self, end: End) -> int:
-        """Return how many transactions ended so."""
-        number: int = getattr(self, end.value)
-        return number
 
 
 _REPORT_TABLES: Final = (
@@ -376,18 +371,10 @@ class TransactionsReport(Report[TransactionsFacts]):
     SCHEMA: ClassVar = ReportSchema.of("transactions", 1, TransactionsFacts, *_REPORT_TABLES)
 
     @property
-    def verdict(self) -> Verdict:
-        """Findings if a transaction will not end by itself, or is pending for too long; damage if bytes are lost."""
-        found = self.found
-        is_stuck = bool(found.old_pending or found.checked_too_often)
-        has_findings = is_stuck or any(found.count(end) for end in End if end.is_finding)
-        return Verdict.of(has_findings=has_findings, is_damaged=bool(found.lost_bytes))
-
-    @property
     def plots(self) -> tuple[Plot, ...]:
         """How transactions ended, and the places of pending ones in the log."""
-        counts = [(end, self.found.count(end)) for end in End]
-        bars = tuple(Bar(end.value, count, _TONES[end], f"{count:,}") for end, count in counts if count)
+        counts = ((name, getattr(self.found, name), tone) for name, tone in _TONES.items())
+        bars = tuple(Bar(name, count, tone, f"{count:,}") for name, count, tone in counts if count)
         rows = self.tables["transactions"].select(["state", "half_offset", "commit_offset", "op_offset"]).to_pylist()
         places = [(row["state"], row["half_offset"] or row["commit_offset"] or row["op_offset"]) for row in rows]
         lanes = lanes_of([(state, at, at + 1) for state, at in places if at is not None], _TONES, "transaction")
@@ -399,9 +386,9 @@ class TransactionsReport(Report[TransactionsFacts]):
     def _lines(self) -> Iterator[str]:
         found = self.found
         yield f"{found.store}: {counted(found.transactions, 'transaction')}, as of {found.now}"
-        for end in End:
-            if found.count(end):
-                yield f"{found.count(end):,} {end.value.replace('_', ' ')}: {end.meaning}"
+        for each in self.SCHEMA.facts:
+            if each.name in _TONES and getattr(found, each.name):
+                yield f"{getattr(found, each.name):,} {each.name.replace('_', ' ')}: {each.doc}"
         if found.old_pending:
             old = agreeing(found.old_pending, "is old; it began", "are old; the oldest began")
             yield f"{found.old_pending:,} of the pending ones {old} at {found.oldest_pending}"
