@@ -136,70 +136,55 @@ def prove_by(engine: Engine, store: StorePaths, ledger: ExportLedger) -> ProofRe
     if not entries:
         raise StoreNotFoundError(f"{ledger.directory} has no entry: nothing was exported to {ledger.target}")
     ledger.check_lake()
-    return _Proof(engine, store, ledger, entries).report()
+    known = totals_by_segment(segment for each in entries for segment in each.segments)
+    begin, end = entries[0].begin.physical_offset, entries[-1].end.physical_offset
+    bounds = OffsetBound(begin), OffsetBound(end)
+    options = replace(
+        READ,
+        topic=entries[0].topics,
+        fail_on_data_loss=False,
+        columns=_LOG_COLUMNS,
+        starting_offsets=bounds[0],
+        ending_offsets=bounds[1],
+    )
+    starts = tuple(known)
+    files = [LakePart(file.path, file.messages, starts) for each in entries for file in each.files]
+    ranges = plan_ranges(store, options).ranges
+    parts = [*(files if ledger.table is None else ()), *ranges]
+    proved = engine.run(ProofJob(parts, ledger.target, options))
+    kept = {each.start_offset for each in Log.of(store, packed="read").segments}
+    lake = _totals(proved, is_lake=True) if ledger.table is None else totals_by_segment(ledger.table.totals(starts))
+    in_store = _totals(proved, is_lake=False)
+    rows = [_compared(each, lake, in_store, kept) for each in known.values()]
+    findings = [*_findings(proved, rows, lake), *_unknown_files(ledger, entries)]
+    states = [row["state"] for row in rows]
+    facts = ProofFacts(
+        store=str(store_roots(store)[0]),
+        into=str(ledger.target),
+        table=entries[0].table or None,
+        exports=len(entries),
+        begin=begin,
+        end=end,
+        messages=sum(each.messages for each in known.values()),
+        segments=len(known),
+        proved_segments=states.count("proved"),
+        expired_segments=states.count("expired"),
+        differences=len(findings),
+        digest=entries[-1].digest,
+    )
+    return ProofReport.of(facts, {"findings": findings, "segments": rows})
 
 
-@dataclass(frozen=True, slots=True)
-class _Proof:
-    engine: Engine
-    store: StorePaths
-    ledger: ExportLedger
-    entries: Sequence[ExportEntry]
-
-    def report(self) -> ProofReport:
-        """Read both sides again, and compare them with the ledger."""
-        ledger = totals_by_segment(segment for each in self.entries for segment in each.segments)
-        begin, end = self.entries[0].begin.physical_offset, self.entries[-1].end.physical_offset
-        bounds = OffsetBound(begin), OffsetBound(end)
-        options = replace(
-            READ,
-            topic=self.entries[0].topics,
-            fail_on_data_loss=False,
-            columns=_LOG_COLUMNS,
-            starting_offsets=bounds[0],
-            ending_offsets=bounds[1],
-        )
-        starts = tuple(ledger)
-        files = [LakePart(file.path, file.messages, starts) for each in self.entries for file in each.files]
-        ranges = plan_ranges(self.store, options).ranges
-        parts = [*(files if self.ledger.table is None else ()), *ranges]
-        proved = self.engine.run(ProofJob(parts, self.ledger.target, options))
-        kept = {each.start_offset for each in Log.of(self.store, packed="read").segments}
-        lake = (
-            _totals(proved, is_lake=True)
-            if self.ledger.table is None
-            else totals_by_segment(self.ledger.table.totals(starts))
-        )
-        in_store = _totals(proved, is_lake=False)
-        rows = [_compared(each, lake, in_store, kept) for each in ledger.values()]
-        findings = [*_findings(proved, rows, lake), *self._unknown_files()]
-        states = [row["state"] for row in rows]
-        facts = ProofFacts(
-            store=str(store_roots(self.store)[0]),
-            into=str(self.ledger.target),
-            table=self.entries[0].table or None,
-            exports=len(self.entries),
-            begin=begin,
-            end=end,
-            messages=sum(each.messages for each in ledger.values()),
-            segments=len(ledger),
-            proved_segments=states.count("proved"),
-            expired_segments=states.count("expired"),
-            differences=len(findings),
-            digest=self.entries[-1].digest,
-        )
-        return ProofReport.of(facts, {"findings": findings, "segments": rows})
-
-    def _unknown_files(self) -> Iterator[Row]:
-        """Yield files that readers of the lake would take for exported ones; those of a table are its own matter."""
-        if self.ledger.table is not None:
-            return
-        entries = [*self.entries, *self.ledger.pending()]
-        known = {file.path for each in entries for file in each.files}
-        for path in sorted(self.ledger.target.glob("[!_.]*/**/*.parquet")):
-            name = path.relative_to(self.ledger.target).as_posix()
-            if name not in known:
-                yield {"what": "unknown_file", "where": name, "expected": "no file", "found": "a file"}
+def _unknown_files(ledger: ExportLedger, exported: Sequence[ExportEntry]) -> Iterator[Row]:
+    """Yield files that readers of the lake would take for exported ones; those of a table are its own matter."""
+    if ledger.table is not None:
+        return
+    entries = [*exported, *ledger.pending()]
+    known = {file.path for each in entries for file in each.files}
+    for path in sorted(ledger.target.glob("[!_.]*/**/*.parquet")):
+        name = path.relative_to(ledger.target).as_posix()
+        if name not in known:
+            yield {"what": "unknown_file", "where": name, "expected": "no file", "found": "a file"}
 
 
 def _totals(proved: Sequence[Proved], *, is_lake: bool) -> dict[int, SegmentTotals]:

@@ -66,18 +66,6 @@ _KINDS: Final = {
 """Why bytes are no record -> the kind of finding, where it is not damage."""
 
 
-class Certificate(NamedTuple):
-    """What is certain of one queue: a row of the table ``certificates``."""
-
-    topic: str
-    queue_id: int
-    first_offset: int
-    next_offset: int
-    records: int
-    is_complete: bool
-    digest: str
-
-
 @dataclass(frozen=True, slots=True)
 class CheckedStore:
     """What a check has compared and read, and a tally of what is wrong with it."""
@@ -125,21 +113,21 @@ class CheckedStore:
         """Return the check with only those findings that an earlier one also has."""
         return replace(self, tally=self.tally.common_with(earlier.tally))
 
-    def certificates(self) -> Iterator[Certificate]:
-        """Yield what is certain of each queue."""
+    def certificates(self) -> Iterator[dict[str, Any]]:
+        """Yield what is certain of each queue: rows of the table ``certificates``."""
         judged = {(each.topic, each.queue_id): each for each in self.compared.judged}
         for queue in self.compared.queues:
             units = judged[queue.topic, queue.queue_id]
             wrong = sum(count - self._left_by_crash(kind, count, units) for kind, count in units.counts)
-            yield Certificate(
-                queue.topic,
-                queue.queue_id,
-                queue.min_offset,
-                queue.max_offset,
-                queue.units,
-                not (wrong or queue.gap_count or queue.missing_count or queue.refused_count),
-                units.digest,
-            )
+            yield {
+                "topic": queue.topic,
+                "queue_id": queue.queue_id,
+                "first_offset": queue.min_offset,
+                "next_offset": queue.max_offset,
+                "records": queue.units,
+                "is_complete": not (wrong or queue.gap_count or queue.missing_count or queue.refused_count),
+                "digest": units.digest,
+            }
 
     @property
     def seems_open(self) -> bool:

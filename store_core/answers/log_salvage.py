@@ -270,28 +270,26 @@ class SalvageReport(Report[SalvageFacts]):
             yield command_words("check", self.found.into), "whether the new store is whole"
 
     def _lines(self) -> Iterator[str]:
-        return _lines(self.found)
-
-
-def _lines(found: SalvageFacts) -> Iterator[str]:
-    is_whole = not (found.lost_ranges or found.missing_bytes or found.covered_records)
-    yield "nothing is lost" if is_whole else "something is lost; what is sound can be taken out"
-    where = f", now in {found.into}" if found.into else "; nothing was written"
-    verified = agreeing(found.records, "was verified", "were verified")
-    yield f"{counted(found.records, 'record')} of {found.record_bytes:,} bytes {verified}{where}"
-    if found.after_damage:
-        yield f"{found.after_damage:,} of them {agreeing(found.after_damage, 'is', 'are')} behind damage"
-    if found.mismatched_property_crc:
-        match = agreeing(found.mismatched_property_crc, "does not match", "do not match")
-        yield f"{found.mismatched_property_crc:,} of them {match} the checksum over the whole record"
-    if found.covered_records:
-        are, were = agreeing(found.covered_records, "is", "are"), agreeing(found.covered_records, "was", "were")
-        yield (
-            f"{counted(found.covered_records, 'sound record')} {are} behind a blank record that closes the file, and "
-            f"{were} not salvaged: if damage put it there, overwrite its 8 bytes with zeros in a copy, and salvage that"
-        )
-    if found.lost_ranges:
-        yield f"lost: {found.lost_bytes:,} bytes in {counted(found.lost_ranges, 'place')}"
-    if found.missing_bytes:
-        yield f"missing: {found.missing_bytes:,} bytes of segments that are not there"
-    yield from found.notes
+        found = self.found
+        is_whole = not (found.lost_ranges or found.missing_bytes or found.covered_records)
+        yield "nothing is lost" if is_whole else "something is lost; what is sound can be taken out"
+        where = f", now in {found.into}" if found.into else "; nothing was written"
+        verified = agreeing(found.records, "was verified", "were verified")
+        yield f"{counted(found.records, 'record')} of {found.record_bytes:,} bytes {verified}{where}"
+        if found.after_damage:
+            yield f"{found.after_damage:,} of them {agreeing(found.after_damage, 'is', 'are')} behind damage"
+        if found.mismatched_property_crc:
+            match = agreeing(found.mismatched_property_crc, "does not match", "do not match")
+            yield f"{found.mismatched_property_crc:,} of them {match} the checksum over the whole record"
+        if found.covered_records:
+            are, were = agreeing(found.covered_records, "is", "are"), agreeing(found.covered_records, "was", "were")
+            yield (
+                f"{counted(found.covered_records, 'sound record')} {are} behind a blank record that closes the file, "
+                f"and {were} not salvaged: if damage put it there, overwrite its 8 bytes with zeros in a copy, and "
+                f"salvage that"
+            )
+        if found.lost_ranges:
+            yield f"lost: {found.lost_bytes:,} bytes in {counted(found.lost_ranges, 'place')}"
+        if found.missing_bytes:
+            yield f"missing: {found.missing_bytes:,} bytes of segments that are not there"
+        yield from found.notes

@@ -215,7 +215,7 @@ class CheckReport(Report[CheckFacts]):
     def of_checked(cls, checked: CheckedStore) -> Self:
         """Make the report of a check."""
         plan, compared, tally = checked.plan, checked.compared, checked.tally
-        certificates = [each._asdict() for each in checked.certificates()]
+        certificates = list(checked.certificates())
         found = CheckFacts(
             coverage=compared.coverage,
             store=str(plan.store),

@@ -294,10 +294,43 @@ class LagReport(Report[LagFacts]):
         return table.name == "messages"
 
     def _lines(self) -> Iterator[str]:
-        names = ("consumer_group", "topic", "queue_id", "messages")
+        found, names = self.found, ("consumer_group", "topic", "queue_id", "messages")
         behind = [row for row in self.tables["queues"].select(names).to_pylist() if row["messages"]]
-        groups = len({row["consumer_group"] for row in behind})
-        return _lines(self.found, groups, len({(row["topic"], row["queue_id"]) for row in behind}))
+        groups, queues = (
+            len({tuple(row[name] for name in some) for row in behind}) for some in (names[:1], names[1:3])
+        )
+        when = f" as of {found.as_of}" if found.as_of else ""
+        if found.messages:
+            of_all = "" if groups == found.groups else f"{groups:,} of "
+            whose = f"{of_all}{counted(found.groups, 'group')} in {counted(queues, 'queue')}"
+            yield f"{counted(found.messages, 'message')} of {found.bytes:,} bytes not consumed{when}, by {whose}"
+        elif not found.groups:
+            yield "no consumer group has committed an offset"
+        else:
+            yield f"no message is known to be left to consume{when}, for {counted(found.groups, 'group')}"
+        if found.newer_messages:
+            stored = agreeing(found.newer_messages, "was stored since, and may be", "were stored since, and may be")
+            yield (
+                f"the offsets were last written at {found.offsets_written}, before the log's end: "
+                f"{found.newer_messages:,} of these messages {stored} consumed, "
+                f"{found.messages - found.newer_messages:,} were not consumed then"
+            )
+        for state, what in _WRONG_STATES.items():
+            count: int = getattr(found, state)
+            if count:
+                yield f"{counted(count, 'offset')} {agreeing(count, *what)}"
+        if found.no_offset:
+            queue_has = agreeing(found.no_offset, "queue has no offset", "queues have no offsets")
+            yield f"{found.no_offset:,} {queue_has} of a group that consumes the topic: all messages there count"
+        if found.as_of:
+            yield (
+                "what was there then is compared with what is consumed now: offsets of the past are not on disk (they "
+                f"were last written at {found.offsets_written})"
+            )
+        if found.missing_bytes:
+            counts = "messages there count as their queues have them"
+            yield f"{found.missing_bytes:,} bytes of the log are missing: {counts}"
+        yield from found.notes
 
 
 def _bars(title: str, rows: list[dict[str, Any]], value: str, label: Any) -> Bars:  # noqa: ANN401 -- of a row
@@ -310,61 +343,21 @@ def _bars(title: str, rows: list[dict[str, Any]], value: str, label: Any) -> Bar
     return Bars(title, bars, more)
 
 
-def _lines(found: LagFacts, groups: int, queues: int) -> Iterator[str]:
-    """Yield the lines of a report in which some groups are behind, in some queues."""
-    when = f" as of {found.as_of}" if found.as_of else ""
-    if found.messages:
-        of_all = "" if groups == found.groups else f"{groups:,} of "
-        whose = f"{of_all}{counted(found.groups, 'group')} in {counted(queues, 'queue')}"
-        yield f"{counted(found.messages, 'message')} of {found.bytes:,} bytes not consumed{when}, by {whose}"
-    elif not found.groups:
-        yield "no consumer group has committed an offset"
-    else:
-        yield f"no message is known to be left to consume{when}, for {counted(found.groups, 'group')}"
-    if found.newer_messages:
-        stored = agreeing(found.newer_messages, "was stored since, and may be", "were stored since, and may be")
-        yield (
-            f"the offsets were last written at {found.offsets_written}, before the log's end: "
-            f"{found.newer_messages:,} of these messages {stored} consumed, {found.messages - found.newer_messages:,} "
-            f"were not consumed then"
-        )
-    wrong = (
-        (found.below_min, _BELOW_MIN),
-        (found.beyond_end, _BEYOND_END),
-        (found.no_queue, _NO_QUEUE),
-    )
-    for count, what in wrong:
-        if count:
-            yield f"{counted(count, 'offset')} {agreeing(count, *what)}"
-    if found.no_offset:
-        has = agreeing(found.no_offset, "has no offset", "have no offsets")
-        yield f"{counted(found.no_offset, 'queue')} {has} of a group that consumes the topic: all messages there count"
-    if found.as_of:
-        yield (
-            "what was there then is compared with what is consumed now: offsets of the past are not on disk (they were "
-            f"last written at {found.offsets_written})"
-        )
-    if found.missing_bytes:
-        yield f"{found.missing_bytes:,} bytes of the log are missing: messages there count as their queues have them"
-    yield from found.notes
-
-
-_BELOW_MIN: Final = (
-    "is below the minimum of its queue: messages were deleted before they were consumed",
-    "are below the minimum of their queues: messages were deleted before they were consumed",
-)
-_BEYOND_END: Final = (
-    "is beyond the end of its queue: how far that group is behind is not known",
-    "are beyond the end of their queues: how far those groups are behind is not known",
-)
-_NO_QUEUE: Final = ("is of a queue that is not there", "are of queues that are not there")
-"""What is said of one offset, and of several."""
+_WRONG_STATES: Final = {
+    "below_min": (
+        "is below the minimum of its queue: messages were deleted before they were consumed",
+        "are below the minimum of their queues: messages were deleted before they were consumed",
+    ),
+    "beyond_end": (
+        "is beyond the end of its queue: how far that group is behind is not known",
+        "are beyond the end of their queues: how far those groups are behind is not known",
+    ),
+    "no_queue": ("is of a queue that is not there", "are of queues that are not there"),
+}
+"""States of committed offsets that are not within their queue -> what is said of one offset, and of several."""
 
 
 # ---- rows
-
-_WRONG_STATES: Final = ("below_min", "beyond_end", "no_queue")
-"""Of committed offsets that are not within their queue."""
 
 
 def _queue_row(row: QueueLag, now: int | None) -> dict[str, Any]:

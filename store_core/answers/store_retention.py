@@ -490,34 +490,30 @@ class RetentionReport(Report[RetentionFacts]):
         return Tone.WARNING if percent > self.found.delete_ratio else Tone.GOOD
 
     def _lines(self) -> Iterator[str]:
-        return _lines(self.found, self.tables["deletions"]["segment"].null_count)
-
-
-def _lines(found: RetentionFacts, to_come: int) -> Iterator[str]:
-    """Yield the lines of a forecast in which some of the segments that go are not there yet."""
-    if found.deleted_segments:
-        in_all = agreeing(found.deleted_segments, "", " in all")
-        what = f"{_segments(found.deleted_segments, to_come)}, {found.deleted_bytes:,} bytes{in_all},"
-        yield f"{what} will go by {found.until}, the first at {found.first_deletion}"
-    else:
-        yield f"no segment will go by {found.until}"
-    if found.losing_groups:
+        found, to_come = self.found, self.tables["deletions"]["segment"].null_count
+        if found.deleted_segments:
+            in_all = agreeing(found.deleted_segments, "", " in all")
+            what = f"{_segments(found.deleted_segments, to_come)}, {found.deleted_bytes:,} bytes{in_all},"
+            yield f"{what} will go by {found.until}, the first at {found.first_deletion}"
+        else:
+            yield f"no segment will go by {found.until}"
+        if found.losing_groups:
+            yield (
+                f"{counted(found.lost_messages, 'message')} that {counted(found.losing_groups, 'group')} did not "
+                f"consume would go with {agreeing(found.deleted_segments, 'it', 'them')}"
+            )
+        if found.over_ratio_at is not None:
+            yield f"the disk is above {found.delete_ratio} % from {found.over_ratio_at} on: old files go at any hour"
+        if found.full_at is not None:
+            refused = "messages are refused, and the log stops growing until files go"
+            yield f"the disk is above {found.warning_ratio} % from {found.full_at} on: {refused}"
         yield (
-            f"{counted(found.lost_messages, 'message')} that {counted(found.losing_groups, 'group')} did not consume "
-            f"would go with {agreeing(found.deleted_segments, 'it', 'them')}"
+            f"the log grows by {found.daily_growth:,} bytes a day; files stay {found.file_reserved_time} hours after "
+            f"their last change, and then go at {_hours(found.delete_when)} {_zone_of(found)}"
         )
-    if found.over_ratio_at is not None:
-        yield f"the disk is above {found.delete_ratio} % from {found.over_ratio_at} on: old files go at any hour"
-    if found.full_at is not None:
-        refused = "messages are refused, and the log stops growing until files go"
-        yield f"the disk is above {found.warning_ratio} % from {found.full_at} on: {refused}"
-    yield (
-        f"the log grows by {found.daily_growth:,} bytes a day; files stay {found.file_reserved_time} hours after their "
-        f"last change, and then go at {_hours(found.delete_when)} {_zone_of(found)}"
-    )
-    if found.kept_hours is not None:
-        yield f"messages of {found.kept_hours:g} hours are left at the end"
-    yield from found.notes
+        if found.kept_hours is not None:
+            yield f"messages of {found.kept_hours:g} hours are left at the end"
+        yield from found.notes
 
 
 def _hours(delete_when: str) -> str:
