@@ -156,7 +156,7 @@ def _groups(letters: Sequence[_Row], limits: Mapping[str, int]) -> Iterator[_Row
         found.setdefault((letter["group"], letter["origin_topic"] or ""), []).append(letter)
     for (group, topic), those in sorted(found.items(), key=lambda item: (-len(item[1]), item[0])):
         failures = [letter["failures"] for letter in those]
-        times = [letter["store_timestamp"] for letter in those]
+        times = [letter["store_timestamp"] for letter in those if letter["store_timestamp"] is not None]
         yield {
             "group": group,
             "origin_topic": topic or None,
@@ -166,8 +166,8 @@ def _groups(letters: Sequence[_Row], limits: Mapping[str, int]) -> Iterator[_Row
             "least_failures": min(failures),
             "most_failures": max(failures),
             "here": sum(letter["origin"] == "here" for letter in those),
-            "first_timestamp": min(times),
-            "last_timestamp": max(times),
+            "first_timestamp": min(times, default=None),
+            "last_timestamp": max(times, default=None),
         }
 
 

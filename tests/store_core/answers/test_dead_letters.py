@@ -103,6 +103,18 @@ def test_attempts_are_compared_with_what_the_group_allows(tmp_path: Path) -> Non
     )
 
 
+def test_a_letter_whose_store_time_no_table_holds_is_counted(tmp_path: Path) -> None:
+    log = LifeLog()
+    log.dead(log.send("a"), "a", "billing")
+    log.send("b", "%DLQ%billing", store_timestamp=2**60, properties={"RETRY_TOPIC": "orders"})
+    report = told(log.write(tmp_path))
+
+    [group] = report.tables["groups"].to_pylist()
+    [first, none] = column(report, "store_timestamp")
+    assert (2, None) == (group["letters"], none)
+    assert first == group["first_timestamp"] == group["last_timestamp"]
+
+
 def test_groups_can_be_chosen_and_rows_cut(tmp_path: Path) -> None:
     log = LifeLog()
     sent = log.send("a")
