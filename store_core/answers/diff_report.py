@@ -176,30 +176,27 @@ class DiffReport(Report[DiffFacts]):
         return (Strip("Where the logs are, and where they differ", begin, end, lanes_of(rows, _TONES)),)
 
     def _lines(self) -> Iterator[str]:
-        yield from _lines(self.found)
+        found = self.found
+        if found.has_differences:
+            yield "the logs differ"
+        else:
+            yield "no differences" if not found.has_other_extent else "no differences in what both logs have"
+        yield from _difference_lines(found)
+        for side, other in (("a", "b"), ("b", "a")):
+            values = asdict(found)
+            if values[f"earlier_bytes_{side}"]:
+                yield f"{side} begins {counted(values[f'earlier_bytes_{side}'], 'byte')} before {other}"
+            if values[f"ahead_records_{side}"]:
+                ahead = values[f"ahead_records_{side}"]
+                is_older = agreeing(ahead, "that is older", "that are older")
+                stale = agreeing(ahead, "it is stale", "they are stale")
+                why = f" {is_older} than its last one: {stale}" if found.stale_side == side else ""
+                yield f"{side} has {counted(ahead, 'record')} after the end of {other}{why}"
+        if found.filler_bytes:
+            differ = agreeing(found.filler_bytes, "differs", "differ")
+            yield f"{counted(found.filler_bytes, 'byte')} that nobody reads {differ}, in the rest of closed files"
+        yield from found.notes
         yield from (f"{row['side']}: {row['path']}" for row in self.tables["logs"].to_pylist())
-
-
-def _lines(found: DiffFacts) -> Iterator[str]:
-    if found.has_differences:
-        yield "the logs differ"
-    else:
-        yield "no differences" if not found.has_other_extent else "no differences in what both logs have"
-    yield from _difference_lines(found)
-    for side, other in (("a", "b"), ("b", "a")):
-        values = asdict(found)
-        if values[f"earlier_bytes_{side}"]:
-            yield f"{side} begins {counted(values[f'earlier_bytes_{side}'], 'byte')} before {other}"
-        if values[f"ahead_records_{side}"]:
-            ahead = values[f"ahead_records_{side}"]
-            is_older = agreeing(ahead, "that is older", "that are older")
-            stale = agreeing(ahead, "it is stale", "they are stale")
-            why = f" {is_older} than its last one: {stale}" if found.stale_side == side else ""
-            yield f"{side} has {counted(ahead, 'record')} after the end of {other}{why}"
-    if found.filler_bytes:
-        differ = agreeing(found.filler_bytes, "differs", "differ")
-        yield f"{counted(found.filler_bytes, 'byte')} that nobody reads {differ}, in the rest of closed files"
-    yield from found.notes
 
 
 def _difference_lines(found: DiffFacts) -> Iterator[str]:

@@ -291,27 +291,9 @@ def _settles(row: _Row, half: _Row) -> bool:
 
 def _as_step(row: _Row, half: _Row) -> _Row:
     """Return an operation as a record of the message that it settles."""
-    names = (
-        "unique_key",
-        "uniq_msg_id",
-        "origin_id",
-        "replay_origin_id",
-        "msg_id",
-        "keys",
-        "retry_topic",
-        "real_topic",
-    )
     place = {name: row[name] for name in ("topic", "queue_id", "queue_offset", "physical_offset", "store_timestamp")}
-    return (
-        {name: half[name] for name in names}
-        | place
-        | {
-            "msg_id": None if half["unique_key"] else half["msg_id"],
-            "sys_flag": 0,
-            "prepared_transaction_offset": 0,
-            "reconsume_times": None,
-        }
-    )
+    msg_id = None if half["unique_key"] else half["msg_id"]
+    return half | place | {"msg_id": msg_id, "group": None, "reconsume_times": None}
 
 
 TRACE_COLUMNS: Final = (

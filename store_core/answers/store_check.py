@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
 
@@ -40,13 +40,6 @@ if TYPE_CHECKING:
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import Coverage
     from store_core.store.rebuild.plan import RebuildOptions
-
-
-_COMPARED: Final = (
-    *("check_crc", "batch_topic", "hash_slot_num", "index_num", "max_queues"),
-    *("config", "store_path_commit_log"),
-)
-"""Options of a comparison, besides the release."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +97,7 @@ class Compared(Answer[AnyReport]):
         has_index = True
         if self.config is not None:
             has_index = MessageStoreConfig.from_properties(self.config).message_index_enable
-        given = {name: getattr(self, name) for name in _COMPARED}
+        given = {each.name: getattr(self, each.name) for each in fields(Compared) if each.name != "release"}
         return RebuildOptions(verify=True, with_index=has_index, topic=topic or None, **given)
 
 
@@ -254,7 +247,18 @@ class CheckReport(Report[CheckFacts]):
     @property
     def plots(self) -> tuple[Plot, ...]:
         """Where in the log findings are, and what queues lack."""
-        return tuple(_plots(self.found.min_offset, self.found.end_offset, self.tables))
+        begin, end, plots = self.found.min_offset, self.found.end_offset, list[Plot]()
+        rows = self.tables["findings"].select(["kind", "begin", "end"]).to_pylist()
+        ranges = ((row["kind"], row["begin"], row["end"] or (row["begin"] or 0) + 1) for row in rows)
+        lanes = lanes_of((each for each in ranges if each[1] is not None and begin <= each[1] < end), _TONES, "place")
+        if lanes:
+            plots.append(Strip("Where the first findings of each kind are in the log", begin, end, lanes))
+        bars = sorted(filter(None, map(_lacking, self.tables["certificates"].to_pylist())), key=lambda bar: -bar.value)
+        if bars:
+            more = counted(len(bars) - _MOST_QUEUES, "more queue") if len(bars) > _MOST_QUEUES else ""
+            title = "Queues that are not complete, and the records that they lack"
+            plots.append(Bars(title, tuple(bars[:_MOST_QUEUES]), more))
+        return tuple(plots)
 
     def _in_text(self, table: ReportTable) -> pa.Table:
         return _text_of_findings(self.tables[table.name]) if table.name == "findings" else super()._in_text(table)
@@ -309,23 +313,6 @@ class CheckReport(Report[CheckFacts]):
 
 _MOST_QUEUES: Final = 40
 _TONES: Final = {kind.value: Tone.BAD for kind in FindingKind}
-
-
-def _plots(begin: int, end: int, tables: Mapping[str, pa.Table]) -> Iterator[Plot]:
-    """Yield the plots that have something to show.
-
-    * `begin`, `end`: Physical offsets of the log.
-    * `tables`: Those of the report.
-    """
-    rows = tables["findings"].select(["kind", "begin", "end"]).to_pylist()
-    placed = ((row["kind"], row["begin"], row["end"] or row["begin"] + 1) for row in rows if row["begin"] is not None)
-    lanes = lanes_of((each for each in placed if begin <= each[1] < end), _TONES, "place")
-    if lanes:
-        yield Strip("Where the first findings of each kind are in the log", begin, end, lanes)
-    lacking = sorted(filter(None, map(_lacking, tables["certificates"].to_pylist())), key=lambda bar: -bar.value)
-    if lacking:
-        more = counted(len(lacking) - _MOST_QUEUES, "more queue") if len(lacking) > _MOST_QUEUES else ""
-        yield Bars("Queues that are not complete, and the records that they lack", tuple(lacking[:_MOST_QUEUES]), more)
 
 
 def _lacking(row: Mapping[str, Any]) -> Bar | None:

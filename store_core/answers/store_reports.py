@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.report import OfStore, Report, ReportSchema, Verdict, fact
+from store_core.answers.text_table import is_number
 from store_core.format.columns import STORE
 from store_core.format.words import agreeing, counted
 
@@ -72,8 +73,7 @@ def _joined(table: ReportTable, parts: Mapping[str, pa.Table]) -> pa.Table:
 
 
 def _way(column: ReportColumn) -> str:
-    is_number = pa.types.is_integer(column.type) or pa.types.is_floating(column.type)
-    return _OTHER_WAY.get(column.name, "sum" if is_number else "min")
+    return _OTHER_WAY.get(column.name, "sum" if is_number(column.type) else "min")
 
 
 # ---- one after the other
