@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.answers import DeadLetters, DeadLettersReport, dead_letters
+from store_core.answers import DeadLettersReport, dead_letters
 from store_core.answers.report import Verdict
-from store_core.snapshot.store import Store
 from tests.builders import Record
 from tests.life_logs import LifeLog, message_id, write_config
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.store.process_pool import ProcessPool
 
 LIMITS = {"subscriptionGroupTable": {"billing": {"groupName": "billing", "retryMaxTimes": 16}}}
 
@@ -128,14 +126,3 @@ def test_groups_can_be_chosen_and_rows_cut(tmp_path: Path) -> None:
     )
     assert "two" in told(root).to_html()
     assert Verdict.CLEAN is told(root, group=("none",)).verdict
-
-
-def test_the_report_is_the_same_in_a_pool(tmp_path: Path, pool: ProcessPool) -> None:
-    log = LifeLog()
-    for number in range(60):
-        log.dead(log.send(f"k{number}"), f"k{number}", f"group{number % 3}")
-    root = log.write(tmp_path)
-    pooled = DeadLetters().on(pool, Store(root))
-
-    assert dead_letters(root).to_json() == pooled.to_json()
-    assert (60, 60) == (pooled.found.letters, pooled.found.here)

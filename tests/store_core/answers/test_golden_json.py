@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import tarfile
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from store_core.command.console import Console
+    from store_core.store.process_pool import ProcessPool
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
 REPORTS: Final = GOLDEN / "reports"
@@ -74,6 +76,9 @@ VOLATILE: Final = {
     "repair": {"digest"},
 }
 """Command -> what differs each time: times, and sizes and digests of what has times in it."""
+
+WITHOUT_PARTS: Final = {"append", "count", "info"}
+"""Cases that are asked in this process alone."""
 
 TOPICS: Final = {"life": "orders", "tx": "tx_topic", "damaged": "T"}
 
@@ -156,6 +161,20 @@ def test_an_answers_json_is_as_it_was(case: str, store: str, base: Path) -> None
         golden.write_text(text, encoding="utf-8")
 
     assert golden.read_text(encoding="utf-8") == text
+
+
+@pytest.fixture(scope="module")
+def copy_of_life(base: Path) -> Path:
+    return shutil.copytree(base / "life", base / "copies" / "life", ignore=shutil.ignore_patterns(*CASES))
+
+
+@pytest.mark.parametrize("case", sorted(case for case in CASES.keys() - WITHOUT_PARTS if "-" not in case))
+def test_an_answers_json_is_the_same_in_a_pool(
+    case: str, copy_of_life: Path, pool: ProcessPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("store_core.answers.answer.processes", lambda *_: nullcontext(pool))
+
+    assert golden_of(case, "life").read_text(encoding="utf-8") == json_of(case, copy_of_life)
 
 
 def golden_of(case: str, store: str) -> Path:

@@ -12,14 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import StoreNotFoundError
-from store_core.answers import Diff, DiffBy, DiffReport, diff
+from store_core.answers import DiffBy, DiffReport, diff
 from store_core.answers.report import Verdict
 from store_core.answers.shown_text import text_width
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.snapshot.store import Store
-from store_core.store.parts import InProcess
 from tests.budgets import budget
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, LogBuilder, Record
 
@@ -27,7 +25,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 GOLDEN = ["4.3.0/basic", "4.9.7/crash", "5.3.3/aged", "5.3.3/bcq", "5.3.3/propcrc", "5.3.3/torn-garble", "5.3.3/tx"]
@@ -295,21 +292,6 @@ def test_a_record_in_progress_in_a_live_log_is_no_difference(whole: Path, tmp_pa
 
 
 # ---- the same everywhere
-
-
-@pytest.mark.parametrize("options", [{}, BY_RECORDS, {"rows": 3}])
-def test_a_pool_gives_what_this_process_gives(
-    options: dict[str, Any], pool: ProcessPool, whole: Path, tmp_path: Path
-) -> None:
-    log = log_of()
-    for record in log.records[5:50:5]:
-        log.flip(record.physical_offset + BODY_AT, 3)
-    other = log.write(tmp_path / "other")
-    here, there = (Diff(other, **options).on(engine, Store(whole)) for engine in (InProcess(), pool))
-
-    assert here.found.has_differences
-    assert here.to_json() == there.to_json()
-    assert 9 == here.found.changed_records or options["rows"] < 9
 
 
 # ---- the report

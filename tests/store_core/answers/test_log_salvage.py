@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -14,15 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import DefaultMessageStore, InvalidOptionError, MessageStoreConfig, read_messages
-from store_core.answers import Salvage, SalvageReport, salvage
+from store_core.answers import SalvageReport, salvage
 from store_core.answers.report import Verdict
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.record.scan import check_record
-from store_core.snapshot.store import Store
 from store_core.store import new_directory
-from store_core.store.parts import InProcess
-from store_core.store.salvage_tiles import SalvageFormat
 from tests.budgets import budget
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder, blank_record
 from tests.store_core.files.store_kinds import every_file
@@ -32,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 GOLDEN = ["4.3.0/basic", "4.9.7/ipv6", "5.3.3/aged", "5.3.3/bcq", "5.3.3/propcrc", "5.3.3/v2topic"]
@@ -341,15 +336,3 @@ def test_targets_that_would_harm_are_refused(tmp_path: Path) -> None:
 
 
 # ---- the same everywhere, and the report
-
-
-@pytest.mark.parametrize("kind", ["store", "parquet"])
-def test_a_pool_gives_what_this_process_gives(kind: str, tmp_path: Path, pool: ProcessPool) -> None:
-    store = damaged(tmp_path)
-    here = Salvage(tmp_path / "new", SalvageFormat(kind)).on(InProcess(), Store(store))
-    made = every_file(tmp_path / "new")
-    shutil.rmtree(tmp_path / "new")
-    there = Salvage(tmp_path / "new", SalvageFormat(kind)).on(pool, Store(store))
-
-    assert here.to_json() == there.to_json()
-    assert made == every_file(tmp_path / "new")

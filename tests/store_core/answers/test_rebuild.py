@@ -106,19 +106,6 @@ def test_a_pool_gives_what_this_process_gives_and_rocketmq_wrote(
 
 
 @pytest.mark.golden
-@pytest.mark.parametrize("is_salvaged", [False, True])
-def test_a_damaged_log_is_the_same_in_a_pool(is_salvaged: bool, pool: ProcessPool, store: Path, tmp_path: Path) -> None:
-    options = RebuildOptions(with_index=True, accept_damage=is_salvaged, **SIZES)
-    rules = plan_rebuild(damage(store), options).rules
-    here = rebuild_by(InProcess(), store, tmp_path / "here", rules, clock=FakeClock())
-    there = rebuild_by(pool, store, tmp_path / "there", rules, clock=FakeClock())
-
-    assert here.is_damaged
-    assert here == there
-    assert every_file(tmp_path / "here") == every_file(tmp_path / "there")
-
-
-@pytest.mark.golden
 def test_a_comparison_is_the_same_in_a_pool_and_leaves_no_scratch_files(
     pool: ProcessPool, store: Path, scratch: Path, tmp_path: Path
 ) -> None:

@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from store_core import InvalidOptionError, RebuildOptions, StoreNotFoundError, read_messages, rebuild_consume_queue
-from store_core.answers import Check, CheckReport, check, diff
+from store_core.answers import CheckReport, check, diff
 from store_core.answers.report import Verdict
 from store_core.answers.store_check import RELEASE_GIVEN
 from store_core.format.release import DEFAULT_RELEASE
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.snapshot.log_end import FoundEnd
-    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 CLUSTER: Final = Path(__file__).parents[3] / "notebooks" / "store" / "cluster.tar.xz"
@@ -259,13 +258,6 @@ def test_certificates_tell_queues_apart_and_a_changed_log_too(store: Path) -> No
     assert len(set(digests)) == len(digests)
     assert before.found.digest != after.found.digest
     assert after.tables["certificates"]["is_complete"].to_pylist().count(False) == 1
-
-
-def test_several_processes_have_the_same_report(store: Path, pool: ProcessPool) -> None:
-    queue = largest_queue(store)
-    queue.put(4, queue.unit(3))
-
-    assert check(store).to_json() == Check().ask(store, engine=pool).to_json()
 
 
 def test_the_report_is_json_and_has_what_its_schema_says(store: Path) -> None:

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core.answers import Delays, DelaysReport, delays
+from store_core.answers import DelaysReport, delays
 from store_core.answers.report import Verdict
-from store_core.snapshot.store import Store
 from tests.builders import BODY_AT
-from tests.golden_stores import UnpackedStore, find_golden_store, golden_stores, stores_of_kind, unpack
+from tests.golden_stores import UnpackedStore, golden_stores, stores_of_kind, unpack
 from tests.life_logs import BEGIN, SCHEDULE, LifeLog, write_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.store.process_pool import ProcessPool
 
 DELAY_STORES: Final = [store.name for store in golden_stores() if store.scenario == "delay"]
 TIMER_STORES: Final = {store.name: store for store in stores_of_kind("timer")}
@@ -311,14 +309,6 @@ def test_a_longer_calendar_has_larger_cells(days: int, seconds: int, tmp_path: P
     assert {seconds} == {cell["seconds"] for cell in report.tables["calendar"].to_pylist()}
     assert days == sum(cell["timer"] for cell in report.tables["calendar"].to_pylist())
     assert "<path" in report.to_html()
-
-
-def test_the_report_is_the_same_in_a_pool(golden_directory: Path, pool: ProcessPool) -> None:
-    root = unpack(find_golden_store(DELAY_STORES[-1]), golden_directory).root
-    options = Delays(now=BEGIN)
-    pooled = options.on(pool, Store(root))
-
-    assert options.ask(root).to_json() == pooled.to_json()
 
 
 def test_times_that_no_clock_shows_are_left_out_of_the_calendar(tmp_path: Path) -> None:

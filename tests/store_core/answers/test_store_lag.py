@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from store_core.files.local_bytes import LocalBytes
     from store_core.files.segment_source import Segment
-    from store_core.store.process_pool import ProcessPool
 
 NAMES = ["4.9.7/ipv6", "5.3.3/propcrc", "5.3.3/bcq", "5.3.3/lmq", "5.5.0/rocksdb-crash"]
 COLUMNS = ["topic", "queue_id", "queue_offset", "physical_offset", "store_size", "batch_num", "is_filler"]
@@ -135,11 +134,6 @@ def test_the_messages_not_consumed_are_listed_with_tags_and_keys(
     for row in listed:
         assert stored[row["physical_offset"]].items() <= row.items()
     assert listed[:7] == rows(lag(root, group=("last",), messages=True, rows=7), "messages")
-
-
-def test_every_engine_says_the_same(pristine: Path, pool: ProcessPool) -> None:
-    options = Lag(now=NOW, messages=True, rows=4)
-    assert options.ask(pristine).to_json() == options.ask(pristine, engine=pool).to_json()
 
 
 # ---- offsets that are not within their queue

@@ -15,7 +15,6 @@ from store_core.answers import Check, check, plan_repair, repair
 from store_core.answers.repair_job import Replacement
 from store_core.answers.repair_plan import RepairPlan, RepairReport, plan_digest
 from store_core.answers.report import Verdict
-from store_core.answers.store_repair import PlanRepair
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.store.store_state import StoreCheckpoint
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 REPAIRABLE = [
@@ -274,13 +272,6 @@ def test_findings_of_other_kinds_are_left_and_told(store: Path) -> None:
     assert 1 == report.found.left
     assert any(line.startswith("1 finding is left") for line in report.lines)
     assert {"config_unreadable": 1} == check(store).counts
-
-
-@pytest.mark.golden
-def test_several_processes_make_the_same_plan(store: Path, pool: ProcessPool) -> None:
-    plant("link_cut", store)
-    plant("unit_dropped", store)
-    assert plan_repair(store).to_json() == PlanRepair().ask(store, engine=pool).to_json()
 
 
 # ---- what is refused

@@ -15,16 +15,13 @@ import pytest
 from store_core import InvalidOptionError, MessageStoreConfig, StoreNotFoundError, read_messages
 from store_core.answers import Retention, RetentionReport, retention
 from store_core.answers.report import Verdict
-from store_core.snapshot.store import Store
 from tests.builders import LogBuilder
-from tests.store_core.files.store_kinds import every_file
 from tests.store_core.store.clean.test_clean_golden import CLEANED, THERE
 from tests.viewed_store import SEGMENT_SIZE, make_viewed_store, write_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import UnpackedStore
 
 NOW = 1_800_000_000_000
@@ -136,12 +133,6 @@ def test_the_disk_is_drawn_day_by_day(store: Path) -> None:
     assert report.found.kept_hours is not None
     assert 72 <= report.found.kept_hours <= 72 + 24 + 24 * 2 * SEGMENT_SIZE / 20_000
     assert "The disk at the end of each day" in report.to_html()
-
-
-def test_every_engine_says_the_same_and_nothing_is_written(store: Path, pool: ProcessPool) -> None:
-    before = every_file(store)
-    assert options().ask(store).to_json() == options().on(pool, Store(store)).to_json()
-    assert before == every_file(store)
 
 
 def test_growth_is_what_the_logs_own_times_say(store: Path) -> None:

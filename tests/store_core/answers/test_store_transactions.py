@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.store.process_pool import ProcessPool
 
 TX_STORES: Final = [store.name for store in golden_stores() if store.scenario in ("tx", "live")]
 BROKER: Final = "RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS"
@@ -184,18 +183,6 @@ def test_a_commit_to_which_no_queue_leads_is_absent(tmp_path: Path) -> None:
 
 
 # ---- reports
-
-
-def test_the_report_is_the_same_in_a_pool(tmp_path: Path, pool: ProcessPool) -> None:
-    log = LifeLog()
-    halves = [log.half(f"k{number}") for number in range(40)]
-    log.op(*halves[::2])
-    root = log.write(tmp_path)
-    options = Transactions(now=BEGIN)
-    pooled = options.on(pool, Store(root))
-
-    assert options.ask(root).to_json() == pooled.to_json()
-    assert (20, 20) == (pooled.found.pending, pooled.found.rolled_back)
 
 
 def test_groups_count_all_and_rows_are_cut(tmp_path: Path) -> None:
