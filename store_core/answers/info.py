@@ -22,6 +22,7 @@ from store_core.errors import StoreError
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import CHECKPOINT_FILE, CONFIG_DIRECTORY
 from store_core.files.store_lock import ABORT_FILE
+from store_core.files.store_path import nothing_at
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.chain import Place
 from store_core.format.times import iso_time
@@ -230,10 +231,8 @@ class Description:
         return "closed" if CHECKPOINT_FILE in names else "unknown"
 
     def _names(self) -> set[str]:
-        if self.root is None:
-            return set()
         with self._noted():
-            return set(names_in(self.root, _FILES))
+            return set() if self.root is None else set(names_in(self.root, _FILES))
         return set()
 
     def _missing(self, index_files: int) -> tuple[str, ...]:
@@ -250,6 +249,8 @@ class Description:
                 {CONSUMER_OFFSETS.name, LIGHT_OFFSETS.name} & configured
             ),
         }
+        if not any(parts.values()):
+            raise nothing_at([self.root], self.log.notes)
         return tuple(part for part, is_there in parts.items() if not is_there)
 
     # ---- its queues, topics and groups

@@ -17,6 +17,7 @@ from store_core.broker.topic_kind import DEAD_LETTER_PREFIX, TopicKind, kind_of_
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.names import CONFIG_DIRECTORY
 from store_core.files.store_kind import StoreUse
+from store_core.files.store_path import stores_near
 from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.format.words import did_you_mean
 from store_core.queue.queue_path import LMQ_PREFIX
@@ -192,7 +193,7 @@ def _no_offsets(root: Path) -> Exception:
     return StoreNotFoundError(
         f"{directory / CONSUMER_OFFSETS.name} is missing or empty, and so is its .bak: expected what groups have "
         f"committed. Copy the broker's directory {CONFIG_DIRECTORY} into the store's root; a store that no broker has "
-        f"served has none, and broadcasting consumers keep their offsets themselves"
+        f"served has none, and broadcasting consumers keep their offsets themselves.{stores_near([root])}"
     )
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from store_core.errors import CorruptDatabaseError, StoreNotFoundError
+from store_core.errors import CorruptDatabaseError
 from store_core.files.names import CHECKPOINT_FILE, CONFIG_DIRECTORY
 from store_core.files.rocksdb_reader import Entries, RocksdbReader
 from store_core.files.store_kind import StoreUse
@@ -29,7 +29,7 @@ from store_core.snapshot.config import (
 )
 from store_core.snapshot.units import QueueBounds, QueueName, compare
 from store_core.views.queues import topic_filter
-from store_core.views.view import ViewOptions, going_on, make_batch, read_table, row_batches, tell, timestamps
+from store_core.views.view import ViewOptions, absent, going_on, make_batch, read_table, row_batches, tell, timestamps
 from store_core.views.view_columns import VIEWS
 
 if TYPE_CHECKING:
@@ -141,11 +141,8 @@ def plan_checkpoint(store: Store, options: ViewOptions) -> list[RowsPart]:
     values = read_checkpoint(root, options.read.release)
     if values is None:
         path = root / CHECKPOINT_FILE
-        missing = StoreNotFoundError(
-            f"{path} is missing: expected the file that a store keeps there; without it a broker takes all its fields "
-            f"for 0. With failOnDataLoss=false there are no rows"
-        )
-        tell(missing, options)
+        words = "expected the file that a store keeps there; without it a broker takes all its fields for 0"
+        tell(absent(root, f"{path} is missing: {words}"), options)
         return []
     return [RowsPart(tuple({"name": name, "value": value} for name, value in values.items()))]
 
@@ -207,13 +204,8 @@ def plan_rocksdb(store: Store, options: ViewOptions) -> list[FamilyPart]:
     """
     database = store.root / STORE_DATABASE
     if not database.is_dir():
-        tell(
-            StoreNotFoundError(
-                f"{database} is missing: expected the RocksDB that a broker of RocketMQ 5.4 or later makes there. With "
-                f"failOnDataLoss=false there are no rows"
-            ),
-            options,
-        )
+        words = "expected the RocksDB that a broker of RocketMQ 5.4 or later makes there"
+        tell(absent(store.root, f"{database} is missing: {words}"), options)
         return []
     return [FamilyPart(database, family) for family in FAMILIES]
 

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.errors import CorruptRecordError, StoreNotFoundError
+from store_core.errors import CorruptRecordError
 from store_core.files.access import explained_access
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index_format import INDEX_DTYPE
-from store_core.views.view import ViewOptions, going_on, make_batch, tell, timestamps
+from store_core.views.view import ViewOptions, absent, going_on, make_batch, tell, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -111,12 +111,8 @@ def plan(store: Store, options: ViewOptions) -> list[EntriesPart]:
     """
     index = store.index
     if not index.directory.is_dir():
-        missing = StoreNotFoundError(
-            f"no key index: expected a directory {index.directory}. Give the root of a whole store, or make an index "
-            f"from the log: commitlog rebuild index {index.directory.parent} --output DIRECTORY. With "
-            f"failOnDataLoss=false there are no rows"
-        )
-        tell(missing, options)
+        words = f"no key index: expected a directory {index.directory}. Give the root of a whole store"
+        tell(absent(index.directory.parent, words, made="index"), options)
     with explained_access(index.directory):
         return list(_parts(index, options))
 

@@ -12,10 +12,8 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFoundError
-from store_core.files.file_system import OsFileSystem
 from store_core.files.names import CONFIG_DIRECTORY
-from store_core.files.store_kind import StoreUse, dledger_logs
-from store_core.files.store_path import log_directories
+from store_core.files.store_kind import StoreUse
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.columns import TIMESTAMP_TYPE
@@ -28,6 +26,7 @@ from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.read_messages import hint_of, stored_topics
 from store_core.views.view import (
     ViewOptions,
+    absent,
     config_of,
     going_on,
     make_batch,
@@ -77,12 +76,8 @@ def _asked_queues(queues: Queues, chosen: TopicFilter, known: Collection[str] = 
 def _missing_queues(root: Path) -> StoreNotFoundError:
     """Return the error that a store has no queues at all."""
     places = " nor ".join(str(root / name) for name in DIRECTORIES.values())
-    can_make = any(any(log.glob("*")) for log in log_directories(root)) and not any(dledger_logs(root, OsFileSystem()))
-    make = f", or make queues from the log: commitlog rebuild queues {root} --output DIRECTORY" * can_make
-    return StoreNotFoundError(
-        f"no consume queues: expected directories TOPIC/NUMBER, found neither {places}. Give the root of a whole "
-        f"store{make}. With failOnDataLoss=false there are no rows"
-    )
+    found = f"no consume queues: expected directories TOPIC/NUMBER, found neither {places}"
+    return absent(root, f"{found}. Give the root of a whole store", made="queues")
 
 
 _TEXT: Final = pa.string()

@@ -27,7 +27,7 @@ from store_core.snapshot.timers import (
     due_times,
     followed_slots,
 )
-from store_core.views.view import ViewOptions, make_batch, tell, timestamps
+from store_core.views.view import ViewOptions, absent, make_batch, tell, timestamps
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -293,11 +293,11 @@ def _timers(root: Path, options: ViewOptions) -> Timers:
 
 
 def _no_timers_at(path: Path) -> StoreNotFoundError:
-    return StoreNotFoundError(
+    return absent(
+        path.parent,
         f"{path} is missing: expected what a broker of RocketMQ 5.0 or later keeps there, unless its timers are in a "
         f"RocksDB (timerRocksDBEnable), which the view rocksdbstore shows. Timers are also messages of the topic "
-        f"rmq_sys_wheel_timer, with their time in the property TIMER_OUT_MS. With failOnDataLoss=false "
-        f"there are no rows"
+        f"rmq_sys_wheel_timer, with their time in the property TIMER_OUT_MS",
     )
 
 

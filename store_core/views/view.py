@@ -13,7 +13,10 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self, TypeVar
 import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreError, StoreNotFoundError
+from store_core.files.file_system import OsFileSystem
 from store_core.files.names import CONFIG_DIRECTORY
+from store_core.files.store_kind import dledger_logs
+from store_core.files.store_path import StorePaths, log_directories, stores_near
 from store_core.format.columnar.arrow_slices import repeat_text
 from store_core.format.columns import STORE, column_named, resolve_columns
 from store_core.format.times import table_times
@@ -35,8 +38,6 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
-
-    from store_core.files.store_path import StorePaths
 
 
 _NAMES: Final = {option.field: option.name for option in READ_OPTIONS}
@@ -190,7 +191,10 @@ def read_table(store: Store, kind: ConfigKind[T], options: ViewOptions) -> Confi
     config = config_of(store, options)
     found = config.read(kind)
     if found is None:
-        tell(_missing(config.path(kind)), options)
+        path = config.path(kind)
+        words = f"{path} is missing or empty, and so is {backup_of(path)}: expected the file that a broker keeps there."
+        words += f" Copy the broker's directory {CONFIG_DIRECTORY} into the store's root; a store that no broker has"
+        tell(absent(path.parent.parent, f"{words} served has none"), options)
     return found
 
 
@@ -212,12 +216,12 @@ def going_on(options: ViewOptions) -> Iterator[None]:
         _log.warning("%s", error.problem)
 
 
-def _missing(path: Path) -> StoreNotFoundError:
-    return StoreNotFoundError(
-        f"{path} is missing or empty, and so is {backup_of(path)}: expected the file that a broker keeps there. Copy "
-        f"the broker's directory {CONFIG_DIRECTORY} into the store's root; a store that no broker has served has none. "
-        f"With failOnDataLoss=false there are no rows"
-    )
+def absent(root: Path, words: str, made: str = "") -> StoreNotFoundError:
+    """Return the error that a part of a store is not there, with stores nearby, and how the log `made` it if it can."""
+    logs = log_directories(root)
+    if made and any(any(log.glob("*")) for log in logs) and not any(dledger_logs(root, OsFileSystem())):
+        words += f", or make {made} from the log: commitlog rebuild {made} {root} --output DIRECTORY"
+    return StoreNotFoundError(f"{words}. With failOnDataLoss=false there are no rows.{stores_near([root])}")
 
 
 def resolved(store: Store, options: ViewOptions) -> ViewOptions:

@@ -168,5 +168,6 @@ def test_the_command_ends_with_what_to_ask_next_and_is_one_screen(golden: Callab
 
 def test_a_place_without_a_store_is_wrong_usage(tmp_path: Path) -> None:
     assert ExitCode.USAGE == call("info", tmp_path / "nowhere").code
+    assert ExitCode.USAGE == call("info", tmp_path).code, "a directory with nothing of a store"
     with pytest.raises(StoreNotFoundError):
         Info().ask(tmp_path / "nowhere")

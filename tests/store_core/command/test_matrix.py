@@ -13,6 +13,7 @@ from store_core.command.exit_code import ExitCode
 from store_core.command.program import _BY_NAME
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
+from store_core.views.view_columns import VIEWS
 from tests.store_core.answers.test_golden_json import DISK, life_store
 from tests.store_core.command.calls import call
 from tests.store_core.files.store_kinds import every_file
@@ -87,6 +88,27 @@ def test_a_store_that_is_not_there_is_wrong_usage(name: str, tmp_path: Path) -> 
     assert str(tmp_path) in called.errors
     assert "\x1b" not in called.errors
     assert [] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", OF_STORES)
+def test_the_directory_above_a_store_leads_to_it(name: str, life: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(life, tmp_path / "above" / "store")
+    called = call(*typed(name, store.parent, store.parent if name == "append" else tmp_path / "out"))
+
+    assert ExitCode.USAGE == called.code
+    assert f"A store may be at {store}" in called.errors
+    assert [store] == list(store.parent.iterdir())
+    assert [store.parent] == list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("view", sorted(VIEWS))
+def test_a_view_of_the_directory_above_a_store_leads_to_it(view: str, life: Path, tmp_path: Path) -> None:
+    store = shutil.copytree(life, tmp_path / "store")
+    called = call("view", tmp_path, view)
+
+    assert ExitCode.USAGE == called.code
+    assert f"A store may be at {store}" in called.errors
+    assert "from the log" not in called.errors
 
 
 @pytest.mark.parametrize("name", WORDS)
