@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -13,19 +14,23 @@ import pyarrow.compute as pc
 
 from store_core.answers.message_reads import RecordLookUp
 from store_core.broker.transactions import with_ms
+from store_core.errors import StoreError
 from store_core.format.columnar.arrow_slices import with_properties
-from store_core.format.record.delayed import TIMER_TOPIC
+from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.release import RELEASE_RULES, Release
+from store_core.format.times import iso_time
 from store_core.snapshot.timers import Timers, due_times
+from store_core.snapshot.units import QueueDoubtError
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     import numpy.typing as npt
 
     from store_core.format.release_rules import ReleaseRules
     from store_core.snapshot.log import Log
+    from store_core.snapshot.store import Store
 
 
 _MOST: Final = 100_000
@@ -135,6 +140,22 @@ def delay_levels(config: str | os.PathLike[str] | None, release: Release) -> tup
     if config is None:
         return MessageStoreConfig(release=release).delay_levels
     return MessageStoreConfig.from_properties(config, release=release).delay_levels
+
+
+def levels_note(store: Store, waiting: Iterable[tuple[int, int, int, int]]) -> tuple[str, ...]:
+    """Return what is said of the first message for which its queue has another time; nothing if there is none.
+
+    * `waiting`: Queue id, queue offset, physical offset, and when the levels say that it is due, ms.
+    """
+    with suppress(StoreError, QueueDoubtError, OSError):  # what is wrong with queues is for `check` to say
+        for queue_id, offset, position, due in waiting:
+            for units in store.queues.units(SCHEDULE_TOPIC, queue_id, offset, offset + 1):
+                told = int(units.stored["tags_code"][0])
+                if units.starts[0] == position and told != due:
+                    times = f"is due at {iso_time(due)}, and by its queue, as a broker goes, at {iso_time(told)}"
+                    found = f"level {queue_id + 1}: by the levels that are assumed the message at {position} {times}"
+                    return (f"{found}. If the broker has its own messageDelayLevel, give its configuration (--config)",)
+    return ()
 
 
 class DelayState(StrEnum):

@@ -190,10 +190,11 @@ def _no_offsets(root: Path) -> Exception:
             f"committed offsets are in the RocksDB {database}, which is not read. RocketMQ's mqadmin "
             f"rocksDBConfigToJson prints them as JSON; save that as {directory / CONSUMER_OFFSETS.name} in a copy"
         )
+    near = stores_near([root])
     return StoreNotFoundError(
         f"{directory / CONSUMER_OFFSETS.name} is missing or empty, and so is its .bak: expected what groups have "
         f"committed. Copy the broker's directory {CONFIG_DIRECTORY} into the store's root; a store that no broker has "
-        f"served has none, and broadcasting consumers keep their offsets themselves.{stores_near([root])}"
+        f"served has none, and broadcasting consumers keep their offsets themselves{near and '.' + near}"
     )
 
 

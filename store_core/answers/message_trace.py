@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.answers.answer import Answer, Kind, function_of, opt, release_option
-from store_core.answers.delay_states import delay_levels
+from store_core.answers.delay_states import delay_levels, levels_note
 from store_core.answers.message_reads import (
     MISSING_BYTES,
     ORIGIN_MESSAGE_ID,
@@ -52,6 +52,7 @@ from store_core.broker.transactions import OP_COLUMNS, operation_rows, with_ms
 from store_core.errors import CorruptRecordError, InvalidOptionError, SegmentLayoutError, StoreNotFoundError
 from store_core.format.columnar.arrow_slices import with_properties
 from store_core.format.properties import RETRY_TOPIC
+from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.times import table_time
 from store_core.format.words import agreeing, counted
 from store_core.store.read.option_table import NamedBy
@@ -149,7 +150,7 @@ class _Tracing:
             duplicates=sum(max(message.sends - 1, 0) for message in messages),
             missing_bytes=extent.missing_bytes,
             dead=sum(StepKind.DEAD_LETTER in message.kinds for message in messages),
-            notes=(*notes, *delay_notes, *offset_notes),
+            notes=(*notes, *delay_notes, *offset_notes, *levels_note(self.store, _waiting(rows, broker))),
         )
         tables = {
             "messages": [message.row() for message in messages],
@@ -209,6 +210,14 @@ class _Tracing:
             job = ReadJob(self.store, read)
             found = self.engine.run(job)
         return found.to_pylist(), job.notes
+
+
+def _waiting(rows: Sequence[_Row], broker: BrokerState) -> Iterator[tuple[int, int, int, int]]:
+    """Yield where delayed records are, and when they are due; see `levels_note`."""
+    for row in rows:
+        due = due_of(row, kind_of(row), broker) if row["topic"] == SCHEDULE_TOPIC else None
+        if due is not None:
+            yield row["queue_id"], row["queue_offset"], row["physical_offset"], due
 
 
 def _consumers(rows: Sequence[_Row], offsets: Mapping[tuple[str, str], Mapping[int, int]]) -> Iterator[_Row]:

@@ -21,6 +21,7 @@ from store_core.answers.delay_states import (
     delay_levels,
     delayed_rows,
     level_states,
+    levels_note,
     timer_states,
 )
 from store_core.answers.message_reads import MISSING_BYTES, ReadJob, missing_line, read_of
@@ -158,6 +159,7 @@ class Delays(Answer["DelaysReport"]):
         notes += _notes_of_others(*cancelled_by_others(put, timers), self.release)
         stray = stray_timers(store.timers, extent, self.release, store.end)
         notes += () if stray is None else (stray.note,)
+        notes += levels_note(store, _last_of_levels(judged["level"]))
         notes = (*job.notes, *notes)
         return _Made(root, self, rules, timers, last_stored, judged, notes, extent.missing_bytes).report()
 
@@ -185,6 +187,13 @@ def _last_stored(store: Store) -> int | None:
         return None
     time: int = batches[-1]["store_timestamp"].cast(pa.int64())[-1].as_py()
     return time // 1000
+
+
+def _last_of_levels(rows: pa.Table) -> Iterator[tuple[int, int, int, int]]:
+    """Yield where the last message of each level is, and when it is due; see `levels_note`."""
+    delayed = rows.filter(pc.greater(rows["due"], rows["store_timestamp"]))
+    last = {row["level"]: row for row in delayed.to_pylist()}
+    return ((level - 1, row["queue_offset"], row["physical_offset"], row["due"]) for level, row in last.items())
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core.answers import DelaysReport, delays
+from store_core.answers import DelaysReport, delays, trace
 from store_core.answers.report import Verdict
 from tests.builders import BODY_AT
 from tests.golden_stores import UnpackedStore, golden_stores, stores_of_kind, unpack
@@ -62,6 +62,26 @@ def test_messages_are_due_when_the_units_of_rocketmq_say_so(name: str, golden: C
     if report.found.has_delay_offsets:  # level 1 was delivered by the broker; 4.3 keeps no offsets there
         assert 10 == report.found.delivered
     assert (Verdict.CLEAN, 0) == (report.verdict, report.found.orphaned)
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("name", DELAY_STORES)
+def test_levels_other_than_those_of_the_queues_are_noted(
+    name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
+) -> None:
+    unpacked = golden(name)
+    root, release = unpacked.root, unpacked.golden.release
+    config = tmp_path / "broker.conf"
+    config.write_text("messageDelayLevel=1s 5s 10s 31s\n")
+    waiting = [told(root, release=release, config=given) for given in (None, config)]
+    row = next(row for row in waiting[0].tables["messages"].to_pylist() if row["level"] == 4 and row["unique_key"])
+    traced = [trace(root, row["unique_key"], release=release, config=given) for given in (None, config)]
+    notes = [*(report.found.notes for report in waiting), *(report.found.notes for report in traced)]
+    noted = [[note for note in each if "messageDelayLevel" in note] for each in notes]
+
+    assert [0, 1, 0, 1] == list(map(len, noted))
+    assert f"the message at {row['physical_offset']} is due at" in noted[3][0]
+    assert all(note.startswith("level 4: ") for (note,) in noted[1::2])
 
 
 @pytest.mark.golden
