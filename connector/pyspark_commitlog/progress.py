@@ -7,21 +7,24 @@
 
 from __future__ import annotations
 
+import io
 import sys
 import time
-import warnings
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from importlib.util import find_spec
 from threading import Event, Lock, Thread
-from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Final, TextIO
 
 from py4j.protocol import Py4JError
 
 from store_core.answers.shown_text import TerminalLine
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
+    from pyspark import StatusTracker
     from pyspark.sql import SparkSession
 
 
@@ -31,6 +34,10 @@ _SECONDS_TO_END: Final = 5.0
 
 _ONE_AT_A_TIME: Final = Lock()
 """Held while progress is shown: two bars would show the same stages."""
+
+_BAR: Final = (
+    "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} tasks [{elapsed}<{remaining}, {rate_noinv_fmt}{postfix}]"
+)
 
 
 @contextmanager
@@ -56,73 +63,35 @@ def spark_progress(spark: SparkSession, *, stream: TextIO | None = None) -> Iter
         yield
         return
     try:
-        display = choose_display(stream, lambda: _has_own_bar(spark))
+        display = _display(spark, stream)
         if display is None:
             yield
             return
-        with ProgressWatch(stages_of(spark), display).running():
+        with running_stages(spark) as stages, shown(stages, display):
             yield
     finally:
         _ONE_AT_A_TIME.release()
 
 
-def _has_own_bar(spark: SparkSession) -> bool:
-    """Return whether Spark draws on this terminal itself; a Connect server draws on its own."""
-    return not is_connect(spark) and spark.sparkContext.getConf().get("spark.ui.showConsoleProgress") == "true"
+@contextmanager
+def shown(stages: Callable[[], list[StageTasks]], display: TqdmDisplay | LineDisplay) -> Iterator[None]:
+    """Show the oldest of the running stages every quarter of a second, in a thread that ends with the block."""
+    is_over = Event()
 
+    def look() -> None:
+        while not is_over.wait(_SECONDS_BETWEEN):
+            found = stages()
+            if found and not is_over.is_set():  # between two stages the last one stays
+                display.show(found[0], len(found) - 1)
 
-class ProgressWatch:
-    """Shows on a display what Spark is running.
-
-    * `clock`: Returns seconds.
-    """
-
-    def __init__(
-        self,
-        stages: Stages,
-        display: Display,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._stages = stages
-        self._display = display
-        self._clock = clock
-        self._last: StageTasks | None = None
-        self._done_before = 0
-        self._began = 0.0
-        self._is_over = Event()
-
-    @contextmanager
-    def running(self) -> Iterator[None]:
-        """Update the display every quarter of a second, in a thread that ends with the block."""
-        thread = Thread(target=self._run, name="spark-progress", daemon=True)
-        thread.start()
-        try:
-            yield
-        finally:
-            self._is_over.set()
-            thread.join(_SECONDS_TO_END)
-            self._stages.close()
-            self._display.close()
-
-    def look(self) -> None:
-        """Show the oldest running stage; if none is running, leave the display as it is."""
-        found = self._stages.running()
-        if not found:
-            return
-        view = StageView(found[0], len(found) - 1, self._pace(found[0], self._clock()))
-        if not self._is_over.is_set():
-            self._display.show(view)
-
-    def _pace(self, tasks: StageTasks, now: float) -> float:
-        """Return the tasks per second since the stage was first seen; how long earlier tasks took is unknown."""
-        last, self._last = self._last, tasks
-        if last is None or last.stage != tasks.stage or last.done > tasks.done:
-            self._done_before, self._began = tasks.done, now
-        return (tasks.done - self._done_before) / (now - self._began) if now > self._began else 0.0
-
-    def _run(self) -> None:
-        while not self._is_over.wait(_SECONDS_BETWEEN):
-            self.look()
+    thread = Thread(target=look, name="spark-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        thread.join(_SECONDS_TO_END)
+        display.close()
 
 
 # ---- the stages that Spark is running, classic or Connect
@@ -138,15 +107,11 @@ class StageTasks:
     running: int = 0
     failed: int = 0
 
-
-class Stages(Protocol):
-    """Reports which stages are running."""
-
-    def running(self) -> list[StageTasks]:
-        """Return the running stages in the order of their numbers. Called in a thread of its own; never raises."""
-
-    def close(self) -> None:
-        """Release the session."""
+    @property
+    def notes(self) -> str:
+        """The numbers of running and failed tasks."""
+        counts = ((self.running, "running"), (self.failed, "failed"))
+        return ", ".join(f"{count} {name}" for count, name in counts if count)
 
 
 def is_connect(spark: SparkSession) -> bool:
@@ -154,145 +119,56 @@ def is_connect(spark: SparkSession) -> bool:
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
-def stages_of(spark: SparkSession) -> Stages:
-    """Choose the implementation for a session."""
-    return ConnectStages(spark) if is_connect(spark) else ClassicStages(spark)
+@contextmanager
+def running_stages(spark: SparkSession) -> Iterator[Callable[[], list[StageTasks]]]:
+    """Provide what returns the running stages in the order of their numbers, in any thread, and never raises."""
+    if not is_connect(spark):
+        yield partial(_tracked, spark.sparkContext.statusTracker())
+        return
+    reports: dict[str | None, list[StageTasks]] = {}
 
-
-class ClassicStages:
-    """All stages of the application, from the status tracker of a session in this process."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._tracker = spark.sparkContext.statusTracker()
-
-    def running(self) -> list[StageTasks]:
-        """Return the running stages; none once the session is stopped."""
-        try:
-            found = [self._tracker.getStageInfo(stage) for stage in self._tracker.getActiveStageIds()]
-        except (Py4JError, OSError):
-            return []
-        return sorted(
-            StageTasks(info.stageId, info.numTasks, info.numCompletedTasks, info.numActiveTasks, info.numFailedTasks)
-            for info in found
-            if info is not None
-        )
-
-    def close(self) -> None:
-        """Do nothing: the tracker holds no resources."""
-
-
-class ConnectStages:
-    """Stages that a Connect server reports by itself, by default every two seconds."""
-
-    def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._operations: dict[str, list[StageTasks]] = {}
-        spark.registerProgressHandler(self._take)  # type: ignore[arg-type]  # Spark's class is a signature
-
-    def running(self) -> list[StageTasks]:
-        """Return the running stages of all operations."""
-        return sorted(stage for stages in self._operations.copy().values() for stage in stages)
-
-    def close(self) -> None:
-        """Remove the handler."""
-        self._spark.removeProgressHandler(self._take)  # type: ignore[arg-type]  # as above
-
-    def _take(
-        self,
-        stages: Iterable[object] | None,
-        inflight_tasks: int,
-        operation_id: str | None,
-        done: bool,  # noqa: FBT001 -- Spark's signature
-    ) -> None:
-        """Store a report of the server. Called by keyword, in the thread that waits for the operation."""
-        name = operation_id or ""
-        if done:
-            self._operations.pop(name, None)
-            return
-        told = [_stage_of(stage) for stage in stages or () if not getattr(stage, "done", True)]
-        # The number of running tasks is not reported per stage.
-        self._operations[name] = [
-            StageTasks(stage.stage, stage.total, stage.done, inflight_tasks * (len(told) == 1)) for stage in told
+    def take(*, stages: Any, inflight_tasks: int, operation_id: str | None, done: bool) -> None:  # noqa: ANN401 -- Spark's
+        """Keep what the server says of an operation. Called in the thread that waits for it."""
+        running = [] if done else [each for each in stages or () if not each.done]
+        in_flight = inflight_tasks if len(running) == 1 else 0  # not told of each stage
+        reports[operation_id] = [
+            StageTasks(each.stage_id, each.num_tasks, each.num_completed_tasks, in_flight) for each in running
         ]
 
+    spark.registerProgressHandler(take)  # type: ignore[arg-type]  # Spark's class is a signature
+    try:
+        yield lambda: sorted(stage for stages in reports.copy().values() for stage in stages)
+    finally:
+        spark.removeProgressHandler(take)  # type: ignore[arg-type]  # as above
 
-def _stage_of(told: object) -> StageTasks:
-    """Convert a ``pyspark.sql.connect.shell.progress.StageInfo``."""
-    stage, total, done = (int(getattr(told, name)) for name in ("stage_id", "num_tasks", "num_completed_tasks"))
-    return StageTasks(stage, total, done)
+
+def _tracked(tracker: StatusTracker) -> list[StageTasks]:
+    """Return the running stages of the application; none once the session is stopped."""
+    try:
+        found = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+    except (Py4JError, OSError):
+        return []
+    return sorted(
+        StageTasks(each.stageId, each.numTasks, each.numCompletedTasks, each.numActiveTasks, each.numFailedTasks)
+        for each in found
+        if each is not None
+    )
 
 
 # ---- displays
 
 
-_BAR: Final = "{desc}: {percentage:3.0f}%|{bar}| {n_fmt}/{total_fmt} tasks [{elapsed}<{remaining}{postfix}]"
-
-
-@dataclass(frozen=True, slots=True)
-class StageView:
-    """What is shown of a stage.
-
-    Examples
-    --------
-    >>> view = StageView(StageTasks(4, 20, done=5, running=2), others=1, pace=2.5)
-    >>> view.line
-    'stage 4 (+1): 5 of 20 tasks, 2.5 tasks/s, 2 running, 6 s left'
-    """
-
-    tasks: StageTasks
-    others: int = 0  # how many other stages are running
-    pace: float = 0  # tasks per second; 0 if not known yet
-
-    @property
-    def label(self) -> str:
-        """What it is called."""
-        return f"stage {self.tasks.stage}" + (f" (+{self.others})" if self.others else "")
-
-    @property
-    def notes(self) -> list[str]:
-        """Tasks per second, and running and failed tasks."""
-        counts = ((self.tasks.running, "running"), (self.tasks.failed, "failed"))
-        pace = [f"{self.pace:.1f} tasks/s"] if self.pace else []
-        return [*pace, *(f"{count} {name}" for count, name in counts if count)]
-
-    @property
-    def line(self) -> str:
-        """A line of text: what is running, how much is done, how fast, and the time left."""
-        parts = [f"{self.label}: {self.tasks.done} of {self.tasks.total} tasks", *self.notes]
-        if self.pace:
-            parts.append(f"{(self.tasks.total - self.tasks.done) / self.pace:.0f} s left")
-        return ", ".join(parts)
-
-
-class Display(Protocol):
-    """Shows one stage at a time. All methods may come from any thread, one at a time."""
-
-    def show(self, view: StageView) -> None:
-        """Show a stage in place of what was shown before."""
-
-    def close(self) -> None:
-        """Remove all traces of the display."""
-
-
-def choose_display(stream: TextIO | None = None, is_taken: Callable[[], bool] = bool) -> Display | None:
-    """Choose how to show progress.
-
-    * `stream`: Standard error by default.
-    * `is_taken`: Returns whether something else draws on the terminal; called only if there is one.
-
-    Returns: In Jupyter a tqdm bar if ``tqdm`` and ``ipywidgets`` are installed, else a line in the cell's output. On a
-    terminal a tqdm bar, or a line without ``tqdm``. None elsewhere: a bar does not belong in a file.
-    """
+def _display(spark: SparkSession, stream: TextIO | None) -> TqdmDisplay | LineDisplay | None:
+    """Return how to show progress; None where nobody would see it, or where Spark itself draws on the terminal."""
     if stream is None and _is_jupyter():
-        return _notebook_display()
-    stream = stream if stream is not None else sys.stderr
-    if stream is None or stream.closed or not stream.isatty() or is_taken():
+        return notebook_display()
+    stream = sys.stderr if stream is None else stream
+    if stream is None or stream.closed or not stream.isatty():
         return None
-    try:
-        from tqdm.std import tqdm  # noqa: PLC0415 -- an extra
-    except ImportError:
-        return LineDisplay(stream)
-    return TqdmDisplay(tqdm, file=stream, delay=1e-9)
+    # A Connect server draws on its own terminal.
+    if not is_connect(spark) and spark.sparkContext.getConf().get("spark.ui.showConsoleProgress") == "true":
+        return None
+    return _text_display(stream)
 
 
 def _is_jupyter() -> bool:
@@ -302,42 +178,60 @@ def _is_jupyter() -> bool:
     return getattr(shell, "kernel", None) is not None
 
 
-def _notebook_display() -> Display:
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # tqdm warns without ipywidgets; we show a line then
-            from tqdm.auto import tqdm  # noqa: PLC0415 -- an extra
-            from tqdm.notebook import tqdm as notebook_tqdm  # noqa: PLC0415
-    except ImportError:
-        return CellDisplay()
-    return TqdmDisplay(tqdm) if issubclass(tqdm, notebook_tqdm) else CellDisplay()
+def notebook_display() -> TqdmDisplay | LineDisplay:
+    """Return a bar for a cell, of text without ipywidgets."""
+    if find_spec("tqdm") is None or find_spec("ipywidgets") is None:
+        return _text_display(_CellOutput())
+    from tqdm.notebook import tqdm  # noqa: PLC0415 -- an extra
+
+    return TqdmDisplay(tqdm)
+
+
+def _text_display(stream: TextIO) -> TqdmDisplay | LineDisplay:
+    if find_spec("tqdm") is None:
+        return LineDisplay(stream)
+    from tqdm.std import tqdm  # noqa: PLC0415 -- an extra
+
+    return TqdmDisplay(tqdm, file=stream, delay=1e-9)
+
+
+class _CellOutput(io.StringIO):
+    """A stream whose last line is shown in a notebook's cell; in the end it is empty, also in the saved file."""
+
+    def __init__(self) -> None:
+        from IPython.display import DisplayHandle  # noqa: PLC0415 -- only a kernel has it
+
+        super().__init__()
+        handle: Any = DisplayHandle  # has no types
+        self._handle = handle()
+        self._handle.display({"text/plain": ""}, raw=True)
+
+    def write(self, text: str) -> int:
+        """Show what follows the last return of the carriage."""
+        if "\r" in text:
+            self._handle.update({"text/plain": text.rpartition("\r")[2].rstrip()}, raw=True)
+        return len(text)
 
 
 class TqdmDisplay:
-    """A tqdm bar.
-
-    * `make`: The tqdm class.
-    * `options`: Arguments for the class. Environment variables such as ``TQDM_DISABLE`` apply as well.
-    """
+    """A bar of a tqdm class; environment variables such as ``TQDM_DISABLE`` apply as well."""
 
     def __init__(self, make: Callable[..., Any], **options: Any) -> None:  # noqa: ANN401 -- tqdm's own
         # Drawn exactly when `show` is called: no monitor thread, no minimum interval.
         quiet = type("QuietBar", (make,), {"monitor_interval": 0})  # type: ignore[arg-type]  # a class
-        self._bar = quiet(
-            desc="Spark", bar_format=_BAR, leave=False, dynamic_ncols=True, mininterval=0, miniters=0, smoothing=0,
-            **options,
-        )  # fmt: skip
+        drawn = {"bar_format": _BAR, "leave": False, "dynamic_ncols": True}
+        self._bar = quiet(desc="Spark", unit=" tasks", mininterval=0, miniters=0, smoothing=0, **drawn, **options)
         self._stage = -1
 
-    def show(self, view: StageView) -> None:
-        """Draw the bar, started again if this is another stage."""
-        if view.tasks.stage != self._stage:
-            self._stage = view.tasks.stage
-            self._bar.set_description_str(view.label, refresh=False)
-            self._bar.initial = view.tasks.done  # tasks whose time tqdm does not count
-            self._bar.reset(view.tasks.total)
-        self._bar.set_postfix_str(", ".join(view.notes), refresh=False)
-        self._bar.update(view.tasks.done - self._bar.n)
+    def show(self, tasks: StageTasks, others: int) -> None:
+        """Draw the bar, started again for another stage, and for one that is run again."""
+        self._bar.set_description_str(_label(tasks, others), refresh=False)
+        self._bar.set_postfix_str(tasks.notes, refresh=False)
+        if tasks.stage != self._stage or tasks.done < self._bar.n:
+            self._stage = tasks.stage
+            self._bar.initial = tasks.done  # tasks whose time tqdm does not count
+            self._bar.reset(tasks.total)
+        self._bar.update(tasks.done - self._bar.n)
 
     def close(self) -> None:
         """Remove the bar."""
@@ -345,34 +239,34 @@ class TqdmDisplay:
 
 
 class LineDisplay:
-    """A line on a terminal that is overwritten each time."""
+    """A line of text, where there is no tqdm.
 
-    def __init__(self, stream: TextIO) -> None:
+    * `clock`: Returns seconds.
+    """
+
+    def __init__(self, stream: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._line = TerminalLine(stream)
+        self._clock = clock
+        self._last = self._first = StageTasks(-1, 0)
+        self._began = 0.0
 
-    def show(self, view: StageView) -> None:
-        """Write the line, cut to the width of the terminal."""
-        self._line.show(view.line)
+    def show(self, tasks: StageTasks, others: int) -> None:
+        """Write the line; tasks that were done when the stage was first seen count for no rate."""
+        now = self._clock()
+        if tasks.stage != self._last.stage or tasks.done < self._last.done:
+            self._first, self._began = tasks, now
+        self._last = tasks
+        done = tasks.done - self._first.done
+        parts = [f"{_label(tasks, others)}: {tasks.done} of {tasks.total} tasks", tasks.notes]
+        if done and now > self._began:
+            pace = done / (now - self._began)
+            parts += [f"{pace:.1f} tasks/s", f"{(tasks.total - tasks.done) / pace:.0f} s left"]
+        self._line.show(", ".join(filter(None, parts)))
 
     def close(self) -> None:
         """Clear the line."""
         self._line.close()
 
 
-class CellDisplay:
-    """A line in the output of a notebook cell, which is empty at the end, also in the saved file."""
-
-    def __init__(self) -> None:
-        from IPython.display import DisplayHandle  # noqa: PLC0415 -- only a kernel has it
-
-        handle: Any = DisplayHandle  # has no types
-        self._handle = handle()
-        self._handle.display({"text/plain": ""}, raw=True)
-
-    def show(self, view: StageView) -> None:
-        """Replace the last line by a new one."""
-        self._handle.update({"text/plain": view.line}, raw=True)
-
-    def close(self) -> None:
-        """Replace the last line by nothing."""
-        self._handle.update({"text/plain": ""}, raw=True)
+def _label(tasks: StageTasks, others: int) -> str:
+    return f"stage {tasks.stage}" + (f" (+{others})" if others else "")
