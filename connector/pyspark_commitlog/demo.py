@@ -7,28 +7,29 @@ Reads only; takes no lock. Everything here is meant to be copied: it uses nothin
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 import tempfile
 import time
 from contextlib import ExitStack
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark_commitlog import MINIMUM_PYSPARK
-from pyspark_commitlog.java import quiet_start
+from pyspark_commitlog.java import quiet_start, require_java
 from pyspark_commitlog.options import CommitLogOptions
 from pyspark_commitlog.sample import orders_store
 from pyspark_commitlog.stored_messages import check_asked_for
 from store_core import __version__
-from store_core.command.exit_code import INTERRUPTED, NO_READER, ExitCode, exit_code_help, failure_of
-from store_core.command.main import discard_output, watch_standard_output
-from store_core.errors import InvalidOptionError
+from store_core.answers.shown_text import escape_text
+from store_core.command.exit_code import ExitCode, exit_code_help, failure_of
+from store_core.command.main import ended, watch_standard_output
+from store_core.errors import InvalidOptionError, StoreError
 from store_core.format.words import counted
 from store_core.store.read.read_plan import plan_ranges
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from pyspark.sql import DataFrame, Row, SparkSession
 
@@ -61,7 +62,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Exit code, see `store_core.command.exit_code`; an error is one paragraph on standard error.
     """
     parsed = _parser().parse_args(arguments)
-    return run_command("error", lambda: _run(parsed.store, parsed.option))
+    if sys.stdout is sys.__stdout__:  # not in a notebook or a test
+        watch_standard_output()
+    return ended(lambda: _run(parsed.store, parsed.option), tell)
+
+
+def tell(error: Exception) -> ExitCode:
+    """Say on standard error what is wrong, and return the exit code."""
+    code, text = failure_of(error)
+    sys.stderr.write("\n".join(escape_text(line) for line in f"error: {text}".split("\n")) + "\n")
+    return code
 
 
 def _run(given: str | None, texts: Sequence[str]) -> ExitCode:
@@ -87,7 +97,7 @@ def _parser() -> argparse.ArgumentParser:
         epilog=exit_code_help("Without STORE it shows a sample store that ships with the package."),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    add_version(parser)
+    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     parser.add_argument("store", nargs="?", metavar="STORE", help="store root, commitlog directory or segment file")
     options = "options of the data source, such as topic=orders; times without a zone are in UTC"
     parser.add_argument("option", nargs="*", metavar="OPTION=VALUE", help=options)
@@ -128,8 +138,12 @@ def _plan(store: str, options: dict[str, str]) -> tuple[dict[str, str], tuple[st
 
 
 def _start_spark() -> SparkSession:
-    from pyspark_commitlog.java import require_java  # noqa: PLC0415 -- PySpark need not be installed
-    from pyspark_commitlog.session import spark_session  # noqa: PLC0415
+    if find_spec("pyspark") is None:
+        raise StoreError(
+            f"this command runs on Spark, and PySpark is not installed for {sys.executable}: "
+            f"pip install 'pyspark>={MINIMUM_PYSPARK}'"
+        )
+    from pyspark_commitlog.session import spark_session  # noqa: PLC0415 -- as just checked
 
     require_java()
     _say("Starting Spark ...")
@@ -251,53 +265,6 @@ Next steps
   in SQL       CREATE TEMPORARY VIEW log USING commitlog OPTIONS (path '{store}')
   all options  docs/options.md
 """
-
-
-# ---- how it ends
-
-
-_SPARK: Final = ("pyspark", "py4j")
-
-
-def run_command(name: str, run: Callable[[], ExitCode]) -> int:
-    """Run a command, and write to standard error why it failed, if it does.
-
-    * `name`: What the paragraph begins with.
-
-    Returns: The exit code. An unexpected error is shown with its traceback and is `ExitCode.FAILED`, because Python's
-    own exit code, 1, stands for findings. As of the program `commitlog`, ^C and a closed pipe have codes of their own.
-    """
-    if sys.stdout is sys.__stdout__:  # not in a notebook or a test
-        watch_standard_output()
-    logging.getLogger("store_core").addHandler(logging.NullHandler())  # what it logs is in the report
-    try:
-        code = run()
-        sys.stdout.flush()
-        return int(code)
-    except KeyboardInterrupt:
-        return INTERRUPTED
-    except BrokenPipeError:
-        discard_output()
-        return NO_READER
-    except Exception as error:  # noqa: BLE001 -- a bug is not a finding
-        code, text = _end(error)
-        sys.stderr.write(f"{name}: {text}\n")
-        return int(code)
-
-
-def _end(error: Exception) -> tuple[ExitCode, str]:
-    """Choose the exit code and the message for whatever a command raised."""
-    if isinstance(error, ModuleNotFoundError) and (error.name or "").partition(".")[0] in _SPARK:
-        return ExitCode.FAILED, (
-            f"this command runs on Spark, and PySpark is not installed for {sys.executable}: "
-            f"pip install 'pyspark>={MINIMUM_PYSPARK}'"
-        )
-    return failure_of(error)
-
-
-def add_version(parser: argparse.ArgumentParser) -> None:
-    """Add ``--version`` to a command."""
-    parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
 
 
 if __name__ == "__main__":

@@ -61,17 +61,8 @@ class ExitCode(IntEnum):
 
     @classmethod
     def of(cls, verdict: Verdict) -> ExitCode:
-        """Return the code for what an answer found."""
-        return _CODES[verdict.value]
-
-
-_CODES: Final = {
-    "clean": ExitCode.DONE,
-    "findings": ExitCode.FINDINGS,
-    "damaged": ExitCode.DAMAGED,
-    "refused": ExitCode.REFUSED,
-}
-"""By the value of a verdict: reports need Arrow, which a command that only fails does not load."""
+        """Return the code for what an answer found, which has its name but where all is well."""
+        return cls.DONE if verdict.name == "CLEAN" else cls[verdict.name]
 
 
 def exit_code_help(remark: str) -> str:

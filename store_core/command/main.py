@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import errno
 import io
+import logging
 import os
 import sys
 from contextlib import suppress
@@ -14,10 +15,10 @@ from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import LazyLoader, find_spec
 from typing import TYPE_CHECKING, Final, cast
 
-from store_core.command.exit_code import FREE_SPACE, ExitCode
+from store_core.command.exit_code import FREE_SPACE, INTERRUPTED, NO_READER, ExitCode
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
     from types import ModuleType
 
     from typing_extensions import Buffer
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _LIBRARY: Final = "click"
 _MINIMUM: Final = "8.2"
+_SILENT: Final = logging.NullHandler()
+"""Keeps Python from printing what is logged: commands show it (`console`), or have it in their reports."""
 
 
 class LeanImports(MetaPathFinder):
@@ -59,6 +62,25 @@ def main() -> int:
         import_module(_LIBRARY).echo(f"commitlog: {error}", err=True)
         return ExitCode.FAILED
     return ExitCode.DONE  # not reached: click exits by itself
+
+
+def ended(run: Callable[[], int], tell: Callable[[Exception], int]) -> int:
+    """Run a command, and return its exit code, or the one of its error.
+
+    * `tell`: Says what is wrong, and returns the exit code.
+    """
+    logging.getLogger("store_core").addHandler(_SILENT)
+    try:
+        code = run()
+        sys.stdout.flush()
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        discard_output()
+        return NO_READER
+    except Exception as error:  # noqa: BLE001 -- a bug is not a finding
+        code = tell(error)
+    return int(code)
 
 
 _CLOSED: Final = "it is closed"

@@ -3,9 +3,8 @@
 
 from __future__ import annotations
 
-import logging
-import sys
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from typing import Any, Final
 
@@ -15,7 +14,7 @@ from click.shell_completion import CompletionItem
 from store_core import __version__
 from store_core.command.console import say
 from store_core.command.exit_code import INTERRUPTED, NO_READER, ExitCode, failure_of
-from store_core.command.main import discard_output
+from store_core.command.main import ended
 from store_core.errors import TolerableError
 from store_core.format.words import hint_of
 
@@ -67,9 +66,6 @@ _ENTRIES: Final = (
     _Entry(_STORE, "retention", "store_retention:Retention", "say what a broker will delete, and when"),
     _Entry(_STORE, "recover", "store_recover:Recover", "show what opening the store for writing would change"),
 )
-_SILENT: Final = logging.NullHandler()
-"""Keeps Python from printing what is logged: commands show it (`console`), or have it in their reports."""
-
 _WORDS: Final = "store_core.words"
 _BY_NAME: Final = {entry.name: entry for entry in _ENTRIES}
 _ENDINGS: Final = ((str(INTERRUPTED), "ended by ^C"), (str(NO_READER), "whoever read the output closed it"))
@@ -129,23 +125,17 @@ class _Program(click.Group):
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's signature
         """Run the command; end with its exit code, or with the one of its error."""
-        logging.getLogger("store_core").addHandler(_SILENT)
-        try:
-            code = super().invoke(ctx)
-            sys.stdout.flush()
-        except (click.exceptions.Exit, click.ClickException):
-            raise
-        except KeyboardInterrupt:
-            code = INTERRUPTED
-        except BrokenPipeError:
-            code = NO_READER
-            discard_output()
-        except Exception as error:  # noqa: BLE001 -- a bug is not a finding
-            code, text = failure_of(error, ctx.meta[_WORDS])
-            if isinstance(error, TolerableError):
-                text = f"{error.problem.removesuffix('.')}{self._way_on(ctx)}"
-            say(text)
-        ctx.exit(int(code))
+        ctx.exit(ended(partial(super().invoke, ctx), partial(self._tell, ctx)))
+
+    def _tell(self, ctx: click.Context, error: Exception) -> ExitCode:
+        """Say what is wrong, and return the exit code; what click raises ends the program in its own way."""
+        if isinstance(error, (click.exceptions.Exit, click.ClickException)):
+            raise error
+        code, text = failure_of(error, ctx.meta[_WORDS])
+        if isinstance(error, TolerableError):
+            text = f"{error.problem.removesuffix('.')}{self._way_on(ctx)}"
+        say(text)
+        return code
 
     def _way_on(self, ctx: click.Context) -> str:
         """Return how to go on after an error that an option turns into a warning, if the command has this option."""

@@ -12,10 +12,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from pyspark_commitlog import demo
-from pyspark_commitlog.demo import run_command
+from pyspark_commitlog.demo import tell
 from pyspark_commitlog.java import JavaNotFoundError, require_java
 from pyspark_commitlog.spark_errors import end_of
 from store_core.command.exit_code import ExitCode
+from store_core.command.main import ended
 from store_core.errors import (
     CorruptRecordError,
     FilterError,
@@ -87,7 +88,7 @@ def test_an_error_has_one_exit_code_in_all_commands_and_through_spark(error: Exc
 
     quoting = PySparkException(f"Job aborted ... store_core.errors.{type(error).__name__}: {error}\n\tat org.apache")
 
-    assert code == run_command("name", failing)
+    assert code == ended(failing, tell)
     if type(error).__module__ == StoreError.__module__:
         assert (code, str(error)) == end_of(quoting)
 
@@ -148,8 +149,13 @@ def test_a_bug_is_no_finding(capsys: pytest.CaptureFixture[str]) -> None:
     def failing() -> ExitCode:
         raise ZeroDivisionError("oh")
 
-    assert 3 == run_command("name", failing)
+    assert 3 == ended(failing, tell)
     assert "please report it" in capsys.readouterr().err
+
+
+def test_the_demo_s_error_can_t_change_a_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    assert 2 == tell(StoreNotFoundError("no store: \x1b[31m\u202e\nGive another"))
+    assert ("", "error: no store: \\x1b[31m\\u202e\nGive another\n") == capsys.readouterr()
 
 
 # ---- Java
