@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias
@@ -23,7 +23,8 @@ from pyspark_commitlog.options import SESSION_ZONE, CommitLogOptions, GivenOptio
 from pyspark_commitlog.stored_messages import check_asked_for
 from pyspark_commitlog.write.options import WriteOptions
 from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
-from pyspark_commitlog.write.writer import CommitLogWriter, check_place, plan_write, reported
+from pyspark_commitlog.write.schema import check_columns
+from pyspark_commitlog.write.writer import CommitLogWriter, check_place, new_job, reported
 from store_core.answers.replayed_rows import copied_batch, undelivered
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
 from store_core.files.access import WAY_ON, check_writable
@@ -150,7 +151,7 @@ def append(given: Mapping[str, str], source: AppendSource, *, on_spark: bool) ->
     source.check()
     if not writes.dry_run:
         check_writable(writes.root)
-    check_place(writes)  # before the seconds that starting Spark takes
+    check_place(writes)  # before rows are opened, and before the seconds that starting Spark takes
     if on_spark:
         return reported(partial(_append_by_spark, source), given)
     return reported(lambda options: append_here(LocalRows.of(source), WriteOptions.from_spark(options)), given)
@@ -212,10 +213,10 @@ class LocalRows:
 
 
 def append_here(rows: LocalRows, options: WriteOptions) -> None:
-    """Append rows as ``df.write`` does whose DataFrame has one partition; what was done is in the report."""
-    planned = plan_write(options, rows.schema, overwrite=False)
-    job = replace(planned, owner=owner_text(SystemClock()))
-    writer = CommitLogWriter(job, overwrite=False)
+    """Append rows to a place that has been checked, as ``df.write`` does whose DataFrame has one partition."""
+    check_columns(rows.schema, options)
+    job = new_job(options, owner_text(SystemClock()))
+    writer = CommitLogWriter(job)
     try:
         job.claim()
         writer.commit([job.stage(rows.batches)])

@@ -109,7 +109,7 @@ class CommitLogDataSource(DataSource):
         require_pyspark()
         job = plan_write(WriteOptions.from_spark(self.options), schema, overwrite=overwrite)
         job.claim()
-        return CommitLogWriter(job, overwrite=overwrite)
+        return CommitLogWriter(job)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 -- Spark's name
         """Make the reader of a streaming query.

@@ -70,6 +70,8 @@ class WriteJob:
     options: WriteOptions  # with the sizes of the store
     job: str
     owner: str  # who runs the job, see `store_core.store.sink.commit`
+    overwrite: bool = False  # whether the records replace the store
+    transaction: AppendTransaction | None = None  # of a stream, the commit of a batch knows it
     is_stream: bool = False  # if not, `claim` has been called beside the driver
 
     def claim(self) -> None:
@@ -143,13 +145,7 @@ class WriteJob:
 
     # ---- when all tasks are done
 
-    def commit(
-        self,
-        messages: Sequence[WriterCommitMessage | None],
-        transaction: AppendTransaction | None,
-        *,
-        overwrite: bool = False,
-    ) -> None:
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append what tasks have staged."""
         staged = staged_partitions(messages)
         files = [file for each in staged for file in each.staged]
@@ -157,13 +153,11 @@ class WriteJob:
         if self.options.dry_run:
             records, size = (sum(getattr(file, name) for file in files) for name in ("records", "log_bytes"))
             ledger = CommitLedger(self._sink().ledger, OsFileSystem())
-            is_repeat = transaction is not None and ledger.has(transaction)
+            is_repeat = self.transaction is not None and ledger.has(self.transaction)
             self._write_report(CommitReport(Appended(records, 0, size), is_repeat=is_repeat, left_out=left_out))
             return
         commit = replace(
             self._commit(),
-            overwrite=overwrite,
-            transaction=transaction,
             left_out=left_out,
             refused=tuple(each.refused_path for each in staged if each.refused_path is not None),
         )
@@ -185,6 +179,8 @@ class WriteJob:
             OsFileSystem(),
             rebuild=self.options.rebuild,
             staging=self.options.staging,
+            overwrite=self.overwrite,
+            transaction=self.transaction,
         )
 
     def _write_report(self, report: CommitReport) -> None:
@@ -247,10 +243,16 @@ def plan_write(options: WriteOptions, schema: StructType | pa.Schema, *, overwri
             f'that, or use mode("append")'
         )
     check_place(options)
+    return new_job(options, owner_text(SystemClock(), driver_process()), overwrite=overwrite)
+
+
+def new_job(options: WriteOptions, owner: str, *, overwrite: bool = False) -> WriteJob:
+    """Return a job whose columns and place are checked; it keeps the sizes of a store that it does not replace."""
     if not overwrite:
         with explained_access(options.root):
             options = replace(options, config=with_sizes_of(options.root, options.config, OsFileSystem()))
-    return WriteJob(options, f"job-{uuid.uuid4().hex}", owner_text(SystemClock(), driver_process()))
+    transaction = None if options.commit_id is None else AppendTransaction(options.commit_id)
+    return WriteJob(options, f"job-{uuid.uuid4().hex}", owner, overwrite, transaction)
 
 
 def check_place(options: WriteOptions) -> None:
@@ -270,9 +272,8 @@ class CommitLogWriter(DataSourceArrowWriter):
     Made beside the driver before any task runs, and pickled to the tasks and to the commit.
     """
 
-    def __init__(self, job: WriteJob, *, overwrite: bool) -> None:
+    def __init__(self, job: WriteJob) -> None:
         self._job = job
-        self._overwrite = overwrite
 
     @without_traceback
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -282,8 +283,7 @@ class CommitLogWriter(DataSourceArrowWriter):
     @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Append what all tasks have staged. Called once, beside the driver, when all tasks are done."""
-        name = self._job.options.commit_id
-        self._job.commit(messages, None if name is None else AppendTransaction(name), overwrite=self._overwrite)
+        self._job.commit(messages)
 
     @without_traceback
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -361,8 +361,8 @@ class CommitLogStreamWriter(DataSourceStreamArrowWriter):
             raise StoreError(
                 "Spark did not report which streaming query this is, so a repeated batch can't be recognised"
             )
-        job = replace(self._job, job=staged[0].job)
-        job.commit(messages, AppendTransaction(query_id, batchId, is_batch=True))
+        transaction = AppendTransaction(query_id, batchId, is_batch=True)
+        replace(self._job, job=staged[0].job, transaction=transaction).commit(messages)
 
     @without_traceback
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name
