@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyspark_commitlog.append import AppendSource, LocalRows, SourceFormat
-from pyspark_commitlog.write.writer import CommitLogWriter
+from pyspark_commitlog.write.options import WriteOptions
+from pyspark_commitlog.write.writer import CommitLogWriter, plan_write
 from store_core import DefaultMessageStore, InvalidOptionError
 from store_core.command.exit_code import INTERRUPTED
 from tests.builders import LogBuilder
@@ -117,6 +118,18 @@ def test_rows_of_parquet_files_are_the_same_as_by_spark(spark: SparkSession, tmp
     assert equal_parts(there) == equal_parts(here)
     columns = (*COLUMNS, "born_timestamp")
     assert rows_of(tmp_path / "spark", *columns) == rows_of(tmp_path / "local", *columns)
+
+
+def test_a_dry_run_that_replaces_a_store_is_no_repeat_of_what_is_in_it(tmp_path: Path) -> None:
+    root, report = tmp_path / "store", tmp_path / "report.json"
+    assert 1 == appended(root, "local", "--parquet", one_row(tmp_path / "rows"), "--commit-id", "a")["records"]
+    given = {"path": str(root), "commitId": "a", "dryRun": "true", "overwriteStore": "true", "report": str(report)}
+    dry = WriteOptions.from_spark({**SMALL, "mappedFileSizeCommitLog": "1m", **given})
+    schema = pa.schema({"topic": pa.string(), "body": pa.string()})
+
+    for overwrite in (False, True):
+        plan_write(dry, schema, overwrite=overwrite).commit([])
+        assert overwrite is not json.loads(report.read_text())["is_repeat"]
 
 
 def is_left_to_spark(source: AppendSource) -> bool:

@@ -153,7 +153,7 @@ class WriteJob:
         if self.options.dry_run:
             records, size = (sum(getattr(file, name) for file in files) for name in ("records", "log_bytes"))
             ledger = CommitLedger(self._sink().ledger, OsFileSystem())
-            is_repeat = self.transaction is not None and ledger.has(self.transaction)
+            is_repeat = self.transaction is not None and not self.overwrite and ledger.has(self.transaction)
             self._write_report(CommitReport(Appended(records, 0, size), is_repeat=is_repeat, left_out=left_out))
             return
         commit = replace(
