@@ -326,6 +326,7 @@ def test_a_topic_asked_for_is_known_in_a_log_with_more_queues_than_are_remembere
         (("--output", "{here}/file"), 2, "{here}/file is not a directory. Give another path"),
         (("--output", "{here}/file/new"), 2, "{here}/file is not a directory. Give another path"),
         (("--output", "{here}/lost/new"), 2, "{here}/lost is not a directory. Give another path"),
+        (("--output", "hdfs:/new"), 4, "hdfs://new looks like a URL"),
         (("--output", "/proc/no/such"), 3, "/proc/no: No such file or directory. Check the path"),
         (("--json", "{here}"), 2, "it is a directory: expected a file"),
     ],

@@ -24,7 +24,7 @@ from pyspark_commitlog.write import row_encoder
 from pyspark_commitlog.write.options import WRITE_OPTIONS, WriteOptions
 from pyspark_commitlog.write.row_encoder import NULL_BODY, RowEncoder
 from pyspark_commitlog.write.writer import driver_process
-from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
+from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.store.sink.directory import is_alive, owner_text
@@ -362,13 +362,18 @@ def test_an_option_that_can_t_be_used_is_refused(options: dict[str, str], says: 
         WriteOptions.from_spark({"path": "/store"} | options)
 
 
-@pytest.mark.parametrize("path", ["s3://bucket/store", "hdfs://host/store"])
+@pytest.mark.parametrize("path", ["s3://bucket/store", "hdfs://host/store", "hdfs:/store", "S3A:/bucket"])
 def test_a_store_on_an_object_store_is_not_supported(path: str) -> None:
     with pytest.raises(UnsupportedStoreError, match="where stores live"):
         WriteOptions.from_spark({"path": path})
 
 
-@pytest.mark.parametrize("path", ["file:///a/b", "file:/a/b", "/a/b"])
+def test_a_store_of_another_host_is_not_looked_for_on_this_one() -> None:
+    with pytest.raises(StoreNotFoundError, match="another host"):
+        WriteOptions.from_spark({"path": "file://host/store"})
+
+
+@pytest.mark.parametrize("path", ["file:///a/b", "file:/a/b", "/a/b", "FILE:///a/b", "file://localhost/a/b"])
 def test_a_local_path_is_one_in_any_spelling(path: str) -> None:
     assert Path("/a/b") == WriteOptions.from_spark({"path": path}).root
 

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from glob import has_magic
 from pathlib import Path
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, TypeVar,
 
 from store_core.broker.topic_kind import send_refusal
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
+from store_core.files.store_path import without_scheme
 from store_core.format.columnar.input_columns import parse_host
 from store_core.format.record.encode import pack_host
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, Release, release_hint, rules_of, shown_releases
@@ -230,13 +232,15 @@ def _path(name: str, text: str | None) -> Path:
             f"option {name}: no path is given: .save('/path/to/store') of a df.write, .start('/path/to/store') of a "
             f"df.writeStream"
         )
-    local = text.removeprefix("file://") if text.startswith("file:///") else text.removeprefix("file:")
-    if "://" in local:
+    local = None
+    with suppress(UnsupportedStoreError):  # of another scheme, also as hdfs:/path
+        local = without_scheme(text)
+    if local is None or "://" in local:
         raise UnsupportedStoreError(
             f"option {name}: {text} is not on a local or mounted file system, where stores live. "
             f"Nothing was written. Write the store on a local disk, and copy it there"
         )
-    return Path(local).absolute()
+    return Path(local.removeprefix("file:")).absolute()
 
 
 def _root(text: str | None) -> Path:

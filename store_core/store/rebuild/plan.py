@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, cast
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.names import COMMIT_LOG, CONFIG_DIRECTORY, INDEX_DIRECTORY, QUEUE_KINDS
-from store_core.files.store_kind import StoreUse, check_is_root, check_parts, check_store_kind, queue_database
+from store_core.files.store_kind import (
+    StoreUse,
+    check_is_no_url,
+    check_is_root,
+    check_parts,
+    check_store_kind,
+    queue_database,
+)
 from store_core.files.store_path import absolute_path_of, log_directories
 from store_core.files.url_path import UrlPath
 from store_core.format.release import DEFAULT_RELEASE
@@ -311,6 +318,7 @@ def _use_of(options: RebuildOptions) -> StoreUse:
 
 
 def _check_output(store: Path, output: Path, *, is_replaced: bool) -> None:
+    check_is_no_url(output)
     taken = [store / name for name in (COMMIT_LOG, *QUEUE_KINDS, INDEX_DIRECTORY, CONFIG_DIRECTORY)]
     if output == store or any(output == place or place in output.parents for place in taken):
         raise InvalidOptionError(f"--output {output} would be written into the store's own files: give another path")
