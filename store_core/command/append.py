@@ -92,15 +92,13 @@ def _source(given: Mapping[str, Any], read: dict[str, str]) -> dict[str, Any]:
     named = [name for name in _SOURCES if given[name] is not None]
     if len(named) != 1:
         raise InvalidOptionError(_ONE)
+    selected = {"topic": given["topic"], "filter": given["where"], "filterType": given["where"] and "SQL92"}
+    read = _once("--read-option", read, selected, ("path", "columns"))
     source = {"path": given[named[0]], "read_options": read}
     if given["from_store"] is None:
         if given["topic"] or given["where"]:
             raise InvalidOptionError("--topic and --where select messages of a store: use them with --from-store")
         return source | {"format": named[0], "is_base64": given["is_base64"]}
-    if given["topic"]:
-        read["topic"] = given["topic"]
-    if given["where"]:
-        read |= {"filter": given["where"], "filterType": "SQL92"}
     return source | {"format": "store", "to_topic": given["to_topic"], "keeps_store_timestamp": given["keeps_times"]}
 
 
@@ -113,8 +111,24 @@ def _write_options(given: Mapping[str, Any]) -> dict[str, str]:
         "preserveStoreTimestamp": "true" if given["keeps_times"] else None,
         "dryRun": "true" if given["dry_run"] else None,
     }
-    pairs = pairs_of("--write-option", given["write_option"])
-    return pairs | {name: value for name, value in named.items() if value is not None}
+    return _once("--write-option", pairs_of("--write-option", given["write_option"]), named, ("path", "report"))
+
+
+def _once(
+    option: str, pairs: Mapping[str, str], named: Mapping[str, str | None], others: tuple[str, ...]
+) -> dict[str, str]:
+    """Return options with those that the command has arguments for; none may be given twice.
+
+    * `others`: Names of options that the command sets by itself, or by an argument that is always there.
+    """
+    found = {name: text for name, text in named.items() if text is not None}
+    twice = {name.lower() for name in (*found, *others)}
+    for name in pairs:
+        if name.lower() in twice:
+            raise InvalidOptionError(
+                f"{option} {name}: the command sets it, by itself or by another argument; leave it out"
+            )
+    return {**pairs, **found}
 
 
 def _in_words(report: Mapping[str, Any]) -> str:

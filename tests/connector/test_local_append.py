@@ -132,6 +132,29 @@ def test_a_dry_run_that_replaces_a_store_is_no_repeat_of_what_is_in_it(tmp_path:
         assert overwrite is not json.loads(report.read_text())["is_repeat"]
 
 
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("--write-option", "Report=other.json"), "--write-option Report"),
+        (("--write-option", "path=other"), "--write-option path"),
+        (("--write-option", "commitid=a", "--commit-id", "b"), "--write-option commitid"),
+        (("--read-option", "columns=topic"), "--read-option columns"),
+        (("--topic", "t", "--read-option", "topic=other"), "--read-option topic"),
+        (("--where", "a = 1", "--read-option", "filterType=TAG"), "--read-option filterType"),
+    ],
+)
+def test_an_option_that_the_command_sets_is_not_overruled_without_a_word(
+    arguments: tuple[str, ...], named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = tmp_path / "store"
+    source = LogBuilder(segment_size=4096)
+    source.append(b"x", topic="t", queue_id=0)
+
+    assert 2 == append([str(store), "--from-store", str(source.write(tmp_path / "from")), *OPTIONS, *arguments])
+    assert f"{named}: the command sets it" in capsys.readouterr().err
+    assert not store.exists()
+
+
 def is_left_to_spark(source: AppendSource) -> bool:
     try:
         LocalRows.of(source)
