@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -19,12 +21,11 @@ from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.properties import REAL_TOPIC, RETRY_TOPIC
 from store_core.format.record.delayed import OF_WAITING
 from store_core.format.words import did_you_mean
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.read.option_table import READ_OPTIONS, pairs_of
 from store_core.store.store_layout import chosen_log
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from pyspark.sql import DataFrame, SparkSession
 
     from store_core.files.store_path import StorePaths
@@ -45,7 +46,7 @@ def replay_report(spark: SparkSession, asked: Replay, store: StorePaths, into: P
         raise InvalidOptionError(f"edit: {name!r} can't be edited; {hint}")
     columns = ",".join([*DEFAULT_COLUMNS, "msg_id", "unique_key", _BORN])
     places = _places(asked, store)
-    reader = spark.read.format("commitlog").options(**_given(asked.read), **places)
+    reader = spark.read.format("commitlog").options(**spark_options(asked.read), **places)
     found = reader.options(release=asked.release, columns=columns).load(source)
     frame = _as_new(found if asked.where is None else found.where(asked.where), asked, edit)
     counts = frame.groupBy(_ORIGIN, "topic").count().orderBy(_ORIGIN, "topic").collect()
@@ -56,7 +57,7 @@ def replay_report(spark: SparkSession, asked: Replay, store: StorePaths, into: P
     written = frame.select(*_WRITTEN, F.col(_BORN).alias("born_timestamp"))
     of_target = places if Path(source).resolve() == into.resolve() else {}
     if asked.into_config is not None:
-        of_target = {**of_target, "config": str(asked.into_config)}
+        of_target = {**of_target, "config": _text(asked.into_config)}
     facts = _appended(written, source, into, asked, of_target | {"queueNums": str(queues.least_of(targets))})
     return ReplayReport.of(facts, {} if facts.is_repeat and not asked.dry_run else {"topics": topics})
 
@@ -65,18 +66,23 @@ def _places(asked: Replay, store: StorePaths) -> dict[str, str]:
     """Return the options that say where the log of the source is."""
     chosen = asked.read.get("store_path_commit_log") or chosen_log(one_root(store), asked.config)
     found = {"config": asked.config, "storePathCommitLog": chosen}
-    return {name: str(value) for name, value in found.items() if value is not None}
+    return {name: _text(value) for name, value in found.items() if value is not None}
 
 
-def _given(read: Mapping[str, object]) -> dict[str, str]:
+def spark_options(read: Mapping[str, object]) -> dict[str, str]:
     """Return options of the reader as those of the data source."""
     names = {option.field: option.name for option in READ_OPTIONS}
     return {names.get(name, name): _text(value) for name, value in read.items() if value is not None}
 
 
 def _text(value: object) -> str:
+    """Return the value of an option as Spark passes it on."""
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, Mapping):
+        return json.dumps(value)
+    if isinstance(value, MessageStoreConfig):
+        raise InvalidOptionError("config, into_config: expected a broker's file, which Spark's tasks can read")
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 

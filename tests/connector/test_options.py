@@ -5,17 +5,20 @@ from __future__ import annotations
 
 import pickle
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from pyspark_commitlog.options import CommitLogOptions
+from pyspark_commitlog.replay import spark_options
 from pyspark_commitlog.stream import STREAM_OPTIONS
 from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from store_core.files.storage import StorageSettings
 from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS
+from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_options import ReadOptions
 from tools.options_document import markdown_document
@@ -196,3 +199,22 @@ def test_the_rows_of_the_document_have_as_many_cells_as_their_table() -> None:
     cells = [{line.replace(r"\|", "").count("|") for line in table} for table in tables]
     assert [{5}, {5}, {6}, {5}, {3}] == cells[:5]
     assert {5} == set().union(*cells[5:])  # those of the answers
+
+
+@pytest.mark.parametrize(
+    "read",
+    [
+        {"storage": {"region": "r", "scheme": "http"}},
+        {"starting_offsets": {"orders": {0: 5, 1: 7}}},
+        {"starting_offsets": 5, "ending_offsets": "9"},
+        {"topic": ["a", "b"], "queue_id": (1, 2), "verify_crc": False},
+        {"starting_timestamp": datetime(2026, 1, 1, tzinfo=UTC)},
+    ],
+)
+def test_read_options_of_a_replay_are_the_same_on_spark(read: dict[str, Any]) -> None:
+    assert ReadOptions.parse(**read) == CommitLogOptions.from_spark({**spark_options(read), "path": "/s"}).read
+
+
+def test_a_configuration_that_is_no_file_is_refused_by_a_replay_on_spark() -> None:
+    with pytest.raises(InvalidOptionError, match="expected a broker's file"):
+        spark_options({"config": MessageStoreConfig()})
