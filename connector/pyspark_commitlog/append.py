@@ -123,15 +123,15 @@ class AppendSource:
             return self._of_store(spark)
         from pyspark_commitlog.write.typed_rows import WRONG_LINE, typed_rows  # noqa: PLC0415 -- as in `_with_lists`
 
-        reader = spark.read.options(**self.read_options)
+        quotes = {"header": "true", "escape": '"'}
+        reader = spark.read.options(**(quotes if self.format == "csv" else {})).options(**self.read_options)
         if self.format == "parquet":
             return reader.parquet(self.path)
         if self.format == "json":
             texts = reader.option("primitivesAsString", "true").option("mode", "PERMISSIVE")
             lines = texts.option("columnNameOfCorruptRecord", WRONG_LINE).json(self.path)
             return typed_rows(_with_lists(lines), self.path, is_base64=self.is_base64)
-        quoted = reader.option("header", "true").option("escape", '"').option("mode", "FAILFAST")
-        return typed_rows(quoted.csv(self.path), self.path, is_base64=self.is_base64)
+        return typed_rows(reader.option("mode", "FAILFAST").csv(self.path), self.path, is_base64=self.is_base64)
 
     def _of_store(self, spark: SparkSession) -> DataFrame:
         from pyspark_commitlog.replay import copied, undelivered  # noqa: PLC0415 -- as in `_with_lists`

@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 
-_SOURCES: Final = ("parquet", "json", "csv", "from_store")
+_OF_TEXTS: Final = ("path", "mode")
+_SOURCES: Final = {"parquet": ("path",), "json": _OF_TEXTS, "csv": _OF_TEXTS, "from_store": ("path", "columns")}
+"""Sources, and the options of their readers that the command sets by itself."""
+
 _ONE: Final = "expected exactly one of --parquet, --json, --csv and --from-store"
 
 
@@ -93,7 +96,7 @@ def _source(given: Mapping[str, Any], read: dict[str, str]) -> dict[str, Any]:
     if len(named) != 1:
         raise InvalidOptionError(_ONE)
     selected = {"topic": given["topic"], "filter": given["where"], "filterType": given["where"] and "SQL92"}
-    read = _once("--read-option", read, selected, ("path", "columns"))
+    read = _once("--read-option", read, selected, _SOURCES[named[0]])
     source = {"path": given[named[0]], "read_options": read}
     if given["from_store"] is None:
         if given["topic"] or given["where"]:

@@ -113,6 +113,15 @@ def test_keys_that_are_a_text_in_some_lines_and_a_list_in_others_are_keys(job: J
     assert [["a"], ["b", "c"], None, ["[d"], None] == [row["keys"] for row in rows_of(job.store, "keys")]
 
 
+def test_a_csv_file_is_read_as_its_own_options_say_but_for_lines_that_are_wrong(job: Job) -> None:
+    path = job.file("rows.csv", 'topic;body\nt;"a\\"b"\n')
+
+    assert job.run("--csv", path, "--read-option=sep=;", "--read-option=escape=\\") == 0, job.errors
+    assert [b'a"b'] == [row["body"] for row in rows_of(job.store, "body")]
+    assert job.run("--csv", path, "--read-option=mode=PERMISSIVE") == 2
+    assert "--read-option mode: the command sets it" in job.errors
+
+
 def test_rows_of_csv_files_have_properties_as_json_and_bodies_as_base64(job: Job) -> None:
     path = job.file("rows.csv", 'topic,body,properties,queue_id\nt,AAE=,"{""a"":""b""}",2\nu,,,\n')
 

@@ -14,8 +14,8 @@ import pytest
 
 from pyspark_commitlog.append import AppendSource, LocalRows, SourceFormat
 from pyspark_commitlog.write.options import WriteOptions
-from pyspark_commitlog.write.writer import CommitLogWriter, plan_write
-from store_core import DefaultMessageStore, InvalidOptionError
+from pyspark_commitlog.write.writer import CommitLogWriter, plan_write, reported
+from store_core import DefaultMessageStore, InvalidOptionError, StoreError
 from store_core.command.exit_code import INTERRUPTED
 from tests.builders import LogBuilder
 from tests.connector.called import append
@@ -153,6 +153,11 @@ def test_an_option_that_the_command_sets_is_not_overruled_without_a_word(
     assert 2 == append([str(store), "--from-store", str(source.write(tmp_path / "from")), *OPTIONS, *arguments])
     assert f"{named}: the command sets it" in capsys.readouterr().err
     assert not store.exists()
+
+
+def test_a_write_whose_report_is_on_another_machine_says_that_it_is_done() -> None:
+    with pytest.raises(StoreError, match="the write succeeded, and its messages are in the store"):
+        reported(lambda _: None, {})
 
 
 def is_left_to_spark(source: AppendSource) -> bool:

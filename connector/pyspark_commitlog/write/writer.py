@@ -307,7 +307,13 @@ def reported(write: Callable[[Mapping[str, str]], None], given: Mapping[str, str
     with tempfile.TemporaryDirectory(prefix="commitlog-write-") as directory:
         report = Path(directory) / "report.json"
         write({**given, "report": str(report)})
-        made: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+        try:
+            made: dict[str, Any] = json.loads(report.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise StoreError(
+                "the write succeeded, and its messages are in the store unless it was a dry run, but the driver left "
+                f"no report of it on this machine: {error}"
+            ) from error
         return made
 
 
