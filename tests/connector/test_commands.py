@@ -15,6 +15,7 @@ from pyspark_commitlog import demo
 from pyspark_commitlog.demo import tell
 from pyspark_commitlog.java import JavaNotFoundError, require_java
 from pyspark_commitlog.spark_errors import end_of
+from store_core.answers.report import Verdict
 from store_core.command.exit_code import ExitCode
 from store_core.command.main import ended
 from store_core.errors import (
@@ -143,6 +144,12 @@ def test_an_error_in_a_task_is_told_without_sparks_stack(last: str, code: int, w
 )
 def test_an_error_of_the_system_begins_with_the_path(error: OSError, words: str) -> None:
     assert end_of(error)[1].startswith(words)
+
+
+def test_each_verdict_has_a_code() -> None:
+    expected = {Verdict.CLEAN: 0, Verdict.FINDINGS: 1, Verdict.REFUSED: 4, Verdict.DAMAGED: 5}
+
+    assert expected == {verdict: ExitCode.of(verdict) for verdict in Verdict}
 
 
 def test_a_bug_is_no_finding(capsys: pytest.CaptureFixture[str]) -> None:
