@@ -22,17 +22,7 @@ from store_core.answers.message_reads import (
     read_of,
 )
 from store_core.answers.plots import Bar, Bars, Plot, Tone
-from store_core.answers.report import (
-    Report,
-    ReportColumn,
-    ReportSchema,
-    fact,
-    moment,
-    number,
-    shared,
-    table,
-    text,
-)
+from store_core.answers.report import Report, ReportColumn, ReportSchema, fact, moment, number, shared, table, text
 from store_core.answers.text_table import message_name
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX
 from store_core.broker.transactions import with_ms

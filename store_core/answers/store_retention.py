@@ -12,17 +12,7 @@ import pyarrow.compute as pc
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, function_of, opt, release_option
 from store_core.answers.plots import Bar, Bars, Plot, Tone
-from store_core.answers.report import (
-    Report,
-    ReportColumn,
-    ReportSchema,
-    fact,
-    moment,
-    number,
-    shared,
-    table,
-    text,
-)
+from store_core.answers.report import Report, ReportColumn, ReportSchema, fact, moment, number, shared, table, text
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreAccessError, StoreNotFoundError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import disk_bytes

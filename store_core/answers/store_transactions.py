@@ -14,17 +14,7 @@ import pyarrow as pa
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, flag, function_of, opt, release_option
 from store_core.answers.message_reads import SharedScan, read_of
 from store_core.answers.plots import Bar, Bars, Plot, Strip, Tone, lanes_of
-from store_core.answers.report import (
-    Report,
-    ReportColumn,
-    ReportSchema,
-    fact,
-    moment,
-    number,
-    shared,
-    table,
-    text,
-)
+from store_core.answers.report import Report, ReportColumn, ReportSchema, fact, moment, number, shared, table, text
 from store_core.broker.topic_kind import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, HALF_TOPICS, OP_TOPICS
 from store_core.broker.transactions import (
     HALF_COLUMNS,
