@@ -10,6 +10,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, Literal, Self, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from store_core.answers.plots import Plot, Tone
 from store_core.answers.shown_text import BytesStyle
@@ -75,6 +76,15 @@ class ReportColumn:
     in_text: bool = True  # whether the text for a terminal shows it
     is_age: bool = False  # whether it is a duration in ms, which people are shown as `256d 13h`
 
+    @property
+    def way(self) -> str:
+        """How values of rows become one where they are added up: of times, the first; of ages, the longest."""
+        return _OTHER_WAY.get(self.name, "sum" if is_number(self.type) else "min")
+
+
+_OTHER_WAY: Final = {"age_ms": "max", "is_unknown": "all"}
+"""Columns of rows that are added up, which are no sums themselves."""
+
 
 @dataclass(frozen=True, slots=True)
 class ReportTable:
@@ -99,7 +109,16 @@ class ReportTable:
 
     def of(self, rows: Sequence[Mapping[str, Any]]) -> pa.Table:
         """Return the table with these rows; what a row does not have is null, and what else it has is left out."""
-        return pa.Table.from_pylist([dict(row) for row in rows], self.schema)
+        return pa.Table.from_pylist(rows, self.schema)
+
+    def summed(self, rows: pa.Table) -> pa.Table:
+        """Return totals of rows by the columns `by`, the most messages first."""
+        added = [(each.name, each.way) for each in self.columns if each.name not in self.by]
+        found = rows.group_by(list(self.by), use_threads=False).aggregate(added)
+        columns = {name: found[name] for name in self.by} | {name: found[f"{name}_{way}"] for name, way in added}
+        ordered = pa.table({each.name: columns[each.name] for each in self.columns}, self.schema)
+        keys = [("messages", "descending"), *((name, "ascending") for name in self.by)]
+        return ordered.take(pc.sort_indices(ordered, keys))
 
     def for_people(self, rows: pa.Table) -> pa.Table:
         """Return rows with ages in words."""

@@ -26,7 +26,7 @@ from store_core.format.times import iso_time, table_time
 from store_core.format.words import age_words, agreeing, counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from datetime import tzinfo
 
     from store_core.answers.lag_queues import FoundLag, LagJob, QueueLag
@@ -104,10 +104,10 @@ def _report(job: LagJob, found: FoundLag, as_of: int | None, now: int | None, no
         dead[topic.removeprefix("%DLQ%")] += count
     rows, unknown = [_queue_row(row, now) for row in found.rows], job.unknown_groups(found.rows)
     nothing = {"queues": 0, "wrong_offsets": 0, "is_unknown": True}
-    groups = _group_rows(rows, dead)
+    groups = [row | {"dead_letters": dead[row["consumer_group"]]} for row in _summed_rows("groups", rows)]
     tables = {
         "groups": [*groups, *({"consumer_group": name, **nothing} for name in unknown)],
-        "topics": _summed_rows(rows, ("consumer_group", "topic", "kind")),
+        "topics": _summed_rows("topics", rows),
         "queues": _largest_first(rows),
         "messages": found.messages,
     }
@@ -361,7 +361,8 @@ _WRONG_STATES: Final = {
 
 
 def _queue_row(row: QueueLag, now: int | None) -> dict[str, Any]:
-    """Return the row of a group and a queue; ages are counted from `now`, ms."""
+    """Return the row of a group and a queue, and what it adds to the rows of both; ages count from `now`, ms."""
+    oldest = table_time(row.oldest)
     return row._asdict() | {
         "consumer_group": row.asked.group,
         "kind": row.asked.kind.name.lower(),
@@ -369,41 +370,18 @@ def _queue_row(row: QueueLag, now: int | None) -> dict[str, Any]:
         "bytes": row.size,
         "newer_messages": row.newer,
         "oldest_offset": None if row.first is None else row.first[0],
-        "oldest_store_timestamp": table_time(row.oldest),
-        "age_ms": None if row.oldest is None or now is None else now - row.oldest,
+        "oldest_store_timestamp": oldest,
+        "age_ms": None if oldest is None or now is None else now - oldest // 1000,
+        "queues": 1,
+        "wrong_offsets": int(row.state in _WRONG_STATES),
+        "is_unknown": False,
     }
 
 
-def _summed_rows(rows: Sequence[dict[str, Any]], names: tuple[str, ...]) -> list[dict[str, Any]]:
-    """Return totals of rows with the same values of some columns; what is unknown of any of them is null."""
-    together: defaultdict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
-    for row in rows:
-        together[tuple(row[name] for name in names)].append(row)
-    return _largest_first(
-        dict(zip(names, key, strict=True)) | {"queues": len(some)} | _totals(some) for key, some in together.items()
-    )
-
-
-def _totals(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    oldest = [row for row in rows if row["oldest_store_timestamp"] is not None]
-    first = min(oldest, key=lambda row: row["oldest_store_timestamp"], default={})
-    counts = {name: [row[name] for row in rows if row[name] is not None] for name in ("messages", "bytes")}
-    sums = {name: sum(values) if values else None for name, values in counts.items()}
-    sums["newer_messages"] = sum(row["newer_messages"] for row in rows)
-    return {**sums, **{name: first.get(name) for name in ("oldest_store_timestamp", "age_ms")}}
-
-
-def _group_rows(rows: Sequence[dict[str, Any]], dead: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Return a row for each group of some rows of queues; `dead` has how many dead letters a group has."""
-    wrong: defaultdict[str, int] = defaultdict(int)
-    for row in rows:
-        wrong[row["consumer_group"]] += row["state"] in _WRONG_STATES
-    return [
-        row
-        | {"wrong_offsets": wrong[row["consumer_group"]], "dead_letters": dead.get(row["consumer_group"], 0)}
-        | {"is_unknown": False}
-        for row in _summed_rows(rows, ("consumer_group",))
-    ]
+def _summed_rows(name: str, rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows of a table that has totals of queues; what is unknown of all of them is null."""
+    table = LagReport.SCHEMA.table(name)
+    return _largest_first(table.summed(table.of(rows)).to_pylist())
 
 
 def _largest_first(rows: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:

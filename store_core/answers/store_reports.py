@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, is_dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from store_core.answers.report import OfStore, Report, ReportSchema, Verdict, fact
-from store_core.answers.text_table import is_number
 from store_core.format.columns import STORE
 from store_core.format.words import agreeing, counted
 
@@ -18,11 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import tzinfo
 
-    from store_core.answers.report import ReportColumn, ReportTable
-
-
-_OTHER_WAY: Final = {"age_ms": "max", "is_unknown": "all", "is_dead": "any"}
-"""Columns of rows that are added up, which are no sums themselves; times are the first."""
+    from store_core.answers.report import ReportTable
 
 
 # ---- sums
@@ -58,22 +52,10 @@ def _added(over: str | None, values: Sequence[Any]) -> Any:  # noqa: ANN401 -- o
 
 
 def _joined(table: ReportTable, parts: Mapping[str, pa.Table]) -> pa.Table:
-    if not table.by:
-        named = [
-            rows.add_column(0, STORE, pa.array([name] * rows.num_rows, pa.string())) for name, rows in parts.items()
-        ]
-        return pa.concat_tables(named)
-    rows = pa.concat_tables(parts.values())
-    added = [(each.name, _way(each)) for each in table.columns if each.name not in table.by]
-    found = rows.group_by(list(table.by), use_threads=False).aggregate(added)
-    columns = {name: found[name] for name in table.by} | {name: found[f"{name}_{way}"] for name, way in added}
-    ordered = pa.table({each.name: columns[each.name] for each in table.columns}, rows.schema)
-    keys = [("messages", "descending"), *((name, "ascending") for name in table.by)]
-    return ordered.take(pc.sort_indices(ordered, keys))
-
-
-def _way(column: ReportColumn) -> str:
-    return _OTHER_WAY.get(column.name, "sum" if is_number(column.type) else "min")
+    if table.by:
+        return table.summed(pa.concat_tables(parts.values()))
+    named = [rows.add_column(0, STORE, pa.array([name] * rows.num_rows, pa.string())) for name, rows in parts.items()]
+    return pa.concat_tables(named)
 
 
 # ---- one after the other

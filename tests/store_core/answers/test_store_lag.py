@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError, read_messages, read_view
+from store_core import (
+    InvalidOptionError,
+    RebuildOptions,
+    StoreNotFoundError,
+    UnsupportedStoreError,
+    read_messages,
+    read_view,
+    rebuild_consume_queue,
+)
 from store_core.answers import Lag, LagReport, lag
 from store_core.answers.lag_queues import GroupKind
 from store_core.answers.report import Verdict
@@ -19,6 +27,7 @@ from store_core.files import segment_source
 from store_core.files.file_system import OpenFile, OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.times import iso_time
+from tests.builders import LogBuilder
 from tests.golden_stores import find_golden_store, newer_store, unpack
 from tests.store_core.files.store_kinds import every_file
 from tests.viewed_store import write_config
@@ -376,3 +385,18 @@ def test_times_can_be_before_the_last_message_and_in_a_zone(pristine: Path) -> N
     assert iso_time(last) == lag(pristine, now="-0s").found.now
     local: dict[str, Any] = {"now": "2024-05-01T12:00:00", "time_zone": "+08:00"}
     assert 1714536000000 == Lag(**local).now
+
+
+@pytest.mark.parametrize("time", [-(2**63) + 5, 2**60])
+def test_no_age_is_counted_from_a_store_time_that_no_table_holds(time: int, tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.append(b"a", topic="orders", store_timestamp=time)
+    log.append(b"b", topic="orders")
+    root = log.write(tmp_path)
+    rebuild_consume_queue(root, RebuildOptions(replace=True))
+    commit(root, {"orders@billing": {0: 0}})
+    report = lag(root, now=NOW)
+
+    for table in ("groups", "topics", "queues"):
+        [row] = rows(report, table)
+        assert (2, None, None) == (row["messages"], row["oldest_store_timestamp"], row["age_ms"])
