@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
-import pyarrow as pa
 
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.properties import INNER_MULTI_DISPATCH, TAGS, split_keys
@@ -85,11 +84,6 @@ class DispatchRequest:
     bit_map: bytes = b""  # which SQL92 consumers match, if that was computed (``ConsumeQueueExt``)
 
     @property
-    def end_offset(self) -> int:
-        """Physical offset of the record's end."""
-        return self.physical_offset + self.message_size
-
-    @property
     def is_queued(self) -> bool:
         """Whether it gets a unit in a consume queue: every record does, unless prepared or rolled back."""
         kind = self.sys_flag & TRANSACTION_MASK
@@ -144,7 +138,7 @@ class DispatchBatch(ABC):
     """Requests of `n` records that follow one another in a file of the log.
 
     Every column has shape (n,) and equals the attribute of that name of each `DispatchRequest`. Columns are computed
-    on first use; those of strings cost the most.
+    on first use.
     """
 
     @abstractmethod
@@ -183,18 +177,8 @@ class DispatchBatch(ABC):
 
     @property
     @abstractmethod
-    def queue_id(self) -> npt.NDArray[np.int32]:
-        """Queue of the topic."""
-
-    @property
-    @abstractmethod
     def sys_flag(self) -> npt.NDArray[np.int32]:
         """Bits; see `store_core.format.sys_flag`."""
-
-    @property
-    @abstractmethod
-    def prepared_transaction_offset(self) -> npt.NDArray[np.int64]:
-        """Physical offset of the half message, for a commit record."""
 
     @property
     @abstractmethod
@@ -218,16 +202,6 @@ class DispatchBatch(ABC):
 
     @property
     @abstractmethod
-    def keys(self) -> pa.StringArray:
-        """Property KEYS; null if missing, but empty for a record without any properties, as in Java."""
-
-    @property
-    @abstractmethod
-    def unique_key(self) -> pa.StringArray:
-        """Property UNIQ_KEY; null if missing."""
-
-    @property
-    @abstractmethod
     def multi_dispatch_rows(self) -> npt.NDArray[np.int64]:
         """Rows with property INNER_MULTI_DISPATCH, ascending; `request` returns the property."""
 
@@ -248,12 +222,6 @@ class DispatchBatch(ABC):
     @abstractmethod
     def tagged_rows(self) -> npt.NDArray[np.int64]:
         """Ascending rows whose last entry in `index_hashes` is that of their tags, if these are asked for."""
-
-    @cached_property
-    def topic(self) -> pa.StringArray:
-        """Topics, with malformed UTF-8 replaced by U+FFFD."""
-        names = pa.array([topic for topic, _ in self.queues], pa.string())
-        return names.take(pa.array(self.queue_codes))
 
     @cached_property
     def is_queued(self) -> npt.NDArray[np.bool_]:
@@ -285,9 +253,7 @@ class RequestBatch(DispatchBatch):
     tags_code = _column("tags_code", np.int64)
     store_timestamp = _column("store_timestamp", np.int64)
     queue_offset = _column("consume_queue_offset", np.int64)
-    queue_id = _column("queue_id", np.int32)
     sys_flag = _column("sys_flag", np.int32)
-    prepared_transaction_offset = _column("prepared_transaction_offset", np.int64)
     message_base_offset = _column("message_base_offset", np.int64)
     batch_size = _column("batch_size", np.int16)
 
@@ -316,14 +282,6 @@ class RequestBatch(DispatchBatch):
     @property
     def queue_codes(self) -> npt.NDArray[np.int32]:  # noqa: D102
         return self._numbered[1]
-
-    @cached_property
-    def keys(self) -> pa.StringArray:  # noqa: D102
-        return pa.array([request.keys for request in self._requests], pa.string())
-
-    @cached_property
-    def unique_key(self) -> pa.StringArray:  # noqa: D102
-        return pa.array([request.unique_key for request in self._requests], pa.string())
 
     @cached_property
     def multi_dispatch_rows(self) -> npt.NDArray[np.int64]:  # noqa: D102

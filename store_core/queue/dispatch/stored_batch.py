@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import CorruptRecordError
-from store_core.format.columnar.arrow_slices import as_text, binary_parts, number_queues, take_slices
+from store_core.format.columnar.arrow_slices import binary_parts, number_queues, take_slices
 from store_core.format.columnar.java_hashes import SliceHashes, hash_slices, hashed_slices, positive_hashes
 from store_core.format.columnar.property_columns import split_key_column
 from store_core.format.columnar.property_spans import PropertyFinder, PropertySpans
@@ -373,10 +373,6 @@ class StoredBatch(DispatchBatch):
         return self.heads.column("store_timestamp")
 
     @cached_property
-    def prepared_transaction_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
-        return self.heads.column("prepared_transaction_offset")
-
-    @cached_property
     def message_base_offset(self) -> npt.NDArray[np.int64]:  # noqa: D102
         if not self.inner_batches:
             return self.queue_offset
@@ -405,27 +401,6 @@ class StoredBatch(DispatchBatch):
     @property
     def queue_codes(self) -> npt.NDArray[np.int32]:  # noqa: D102
         return self._numbered[1]
-
-    @cached_property
-    def keys(self) -> pa.StringArray:  # noqa: D102
-        spans = self.properties.span(KEYS)
-        has_none = self.spans.properties_start == self.spans.stops
-        return self._text(spans, spans.present | has_none)
-
-    @cached_property
-    def unique_key(self) -> pa.StringArray:  # noqa: D102
-        spans = self.properties.span(UNIQ_KEY)
-        return self._text(spans, spans.present)
-
-    def _text(self, spans: PropertySpans, valid: npt.NDArray[np.bool_]) -> pa.StringArray:
-        """Return values as text, null where not valid."""
-        values = take_slices(self._file.raw, spans.starts, spans.stops)
-        text = as_text(values)
-        if text is None:
-            text = pa.array([decode_text(value) for value in values.to_pylist()], pa.string())
-        _, offsets, data = text.buffers()
-        bits = pa.py_buffer(np.packbits(valid, bitorder="little"))
-        return pa.Array.from_buffers(pa.string(), len(text), [bits, offsets, data])
 
     @cached_property
     def multi_dispatch_rows(self) -> npt.NDArray[np.int64]:  # noqa: D102

@@ -45,7 +45,7 @@ def _opened(store: UnpackedStore, root: Path) -> ConsumeQueueStore:
     queues.load()
     queues.recover()
     if store.golden.is_torn:
-        queues.truncate_dirty(golden_requests(store)[-1].end_offset)
+        queues.truncate_dirty(_end_of(golden_requests(store)[-1]))
     queues.correct_min_offset(int(store.segments[0].name))
     return queues
 

@@ -251,7 +251,7 @@ def test_rolled_back_records_are_not_indexed_and_unique_keys_come_first_and_tags
     assert_same_columns(RequestBatch(requests, starts), batch)
 
 
-@pytest.mark.parametrize("first", ["index_hashes", "queues", "topic", "tags_code", "keys", "unique_key", "batch_size"])
+@pytest.mark.parametrize("first", ["index_hashes", "queues", "tags_code", "tagged_rows", "batch_size"])
 def test_any_column_can_be_the_first_to_be_asked_for(first: str) -> None:
     log = log_of(*many(9, topic="T", properties={"KEYS": "a b", "TAGS": "t", "UNIQ_KEY": "u"}))
     requests, starts, _, _ = read_one_by_one(log.data, 0, QueueRules(), REPUT)
