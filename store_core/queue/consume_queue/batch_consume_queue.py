@@ -24,7 +24,6 @@ from store_core.queue.consume_queue_unit import (
 from store_core.queue.queue_assignment import batch_refusal, fitting_batches
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from store_core.files.mapped_file_queue import MappedFileQueue
@@ -162,19 +161,6 @@ class BatchConsumeQueue(QueueFiles):
         The first unit may begin before the index. None before the first unit, and from `max_offset_in_queue` on.
         """
         return units_from(self.mapped_file_queue, queue_offset) if queue_offset < self.max_offset_in_queue else None
-
-    def iterate_from(self, queue_offset: int) -> Iterator[BatchCqUnit]:
-        """Yield the units from the one that holds an index to the end of the queue one by one.
-
-        (In RocketMQ an iteration ends with its first file.)
-        """
-        while (units := self.get_index_buffer(queue_offset)) is not None:
-            for index in range(len(units)):
-                yield BatchCqUnit.of(units, index)
-            unit = BatchCqUnit.of(units, len(units) - 1)
-            if unit.queue_offset + unit.batch_size <= queue_offset:
-                return  # damage: continuing from here would never end
-            queue_offset = unit.queue_offset + unit.batch_size
 
     @property
     def last_unit(self) -> BatchCqUnit | None:

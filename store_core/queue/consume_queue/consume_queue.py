@@ -32,7 +32,7 @@ from store_core.queue.consume_queue_unit import (
 from store_core.queue.queue_assignment import index_limit, index_refusal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
     from pathlib import Path
 
     import numpy.typing as npt
@@ -536,24 +536,6 @@ class ConsumeQueue(QueueFiles):
         size, room = (most or 0) * CQ_STORE_UNIT_SIZE, file.read_position - position
         view = file.select(position, size if 0 < size < room else None)
         return units_of(view) if view is not None else None
-
-    def buffers_from(self, queue_offset: int) -> Iterator[tuple[int, UnitArray]]:
-        """Yield the units from an index to the end of the queue, file by file, each with its first unit's index.
-
-        Holes between files are skipped. (In RocketMQ 5.x an iteration ends with its first file.)
-        """
-        end = self.max_offset_in_queue
-        while queue_offset < end:
-            units = self.get_index_buffer(queue_offset)
-            if units is not None:
-                yield queue_offset, units[: end - queue_offset]
-            queue_offset = self.roll_next_file(queue_offset)
-
-    def iterate_from(self, queue_offset: int) -> Iterator[CqUnit]:
-        """Yield the units from an index to the end of the queue one by one."""
-        for first, units in self.buffers_from(queue_offset):
-            for index in range(len(units)):
-                yield CqUnit.of(units, index, first + index)
 
     @property
     def last_unit(self) -> CqUnit | None:

@@ -12,7 +12,6 @@ from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes, 
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, coverage
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
     from store_core.files.mapped_file import MappedFile
@@ -98,17 +97,6 @@ class RocksdbConsumeQueue(ConsumeQueue):
             return super().roll_next_file(queue_offset)
         found = self._units_from(queue_offset + 1, 1)
         return self._stored_end if found is None else int(found.offsets[0])
-
-    def buffers_from(self, queue_offset: int) -> Iterator[tuple[int, UnitArray]]:
-        """Yield the units from an index to the end of the queue, each array with its first unit's index."""
-        while queue_offset < min(self._stored_end, self.max_offset_in_queue):
-            units = self.get_index_buffer(queue_offset)
-            if units is None:
-                queue_offset = self.roll_next_file(queue_offset)
-                continue
-            yield queue_offset, units
-            queue_offset += len(units)
-        yield from super().buffers_from(queue_offset)
 
     def _units_from(self, queue_offset: int, limit: int) -> StoredUnits | None:
         units = self._stored.units(self.topic, self.queue_id, queue_offset, self._stored_end, limit=limit)

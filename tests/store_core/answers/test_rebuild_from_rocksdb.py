@@ -14,6 +14,7 @@ from store_core.files import rocksdb_reader
 from tests.golden_stores import UnpackedStore, unpack_newer
 from tests.store_core.answers.test_check_rocksdb import change
 from tests.store_core.files.rocksdbs import bound, bound_key
+from tests.store_core.queue.consume_queues import units_in
 from tests.store_core.queue.test_rocksdb_queues import queues_of
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ def test_all_queues_are_then_files_and_the_rocksdb_is_kept(root: Path, golden_st
             found = store.consume_queue_store.get(*queue)
             assert found is not None
             assert [(each["offset"], each["pos"], each["size"], each["tagsCode"]) for each in answer["units"]] == [
-                unit[:4] for unit in found.iterate_from(answer["minOffset"])
+                unit[:4] for unit in units_in(found, answer["minOffset"])
             ]
 
 

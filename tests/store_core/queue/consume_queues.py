@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple, overload
 
 import numpy as np
 
+from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, BatchCqUnit, CqUnit
 from store_core.queue.queue_path import QueueRules
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from store_core.format.release import Release
@@ -92,6 +93,40 @@ def state_of(queue: ConsumeQueue) -> dict[str, object]:
         "committed_where": files.committed_where,
         "files": [(file.file_from_offset, file.wrote_position, file.flushed_position) for file in files.mapped_files],
     }
+
+
+@overload
+def units_in(queue: ConsumeQueue, first: int = 0) -> Iterator[CqUnit]: ...
+
+
+@overload
+def units_in(queue: BatchConsumeQueue, first: int = 0) -> Iterator[BatchCqUnit]: ...
+
+
+def units_in(queue: ConsumeQueue | BatchConsumeQueue, first: int = 0) -> Iterator[CqUnit] | Iterator[BatchCqUnit]:
+    """Yield the units from an index to the end of a queue, over holes between its files."""
+    return _batches_in(queue, first) if isinstance(queue, BatchConsumeQueue) else _plain_units_in(queue, first)
+
+
+def _plain_units_in(queue: ConsumeQueue, first: int) -> Iterator[CqUnit]:
+    end = queue.max_offset_in_queue
+    while first < end:
+        units = queue.get_index_buffer(first)
+        if units is None:
+            first = queue.roll_next_file(first)
+            continue
+        for index in range(min(len(units), end - first)):
+            yield CqUnit.of(units, index, first + index)
+        first += len(units)
+
+
+def _batches_in(queue: BatchConsumeQueue, first: int) -> Iterator[BatchCqUnit]:
+    while (units := queue.get_index_buffer(first)) is not None:
+        found = [BatchCqUnit.of(units, index) for index in range(len(units))]
+        yield from found
+        if found[-1].queue_offset + found[-1].batch_size <= first:
+            return  # damage: going on from here would never end
+        first = found[-1].queue_offset + found[-1].batch_size
 
 
 def write_files(directory: Path, units: Sequence[tuple[int, int, int]], *, start: int = 0) -> None:

@@ -14,6 +14,7 @@ from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.queue_path import QueueRules
 from tests.store_core.fakes import FakeClock
+from tests.store_core.queue.consume_queues import units_in
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -113,12 +114,12 @@ def _units(queue: Queue) -> list[dict[str, Any]]:
                 "batchNum": unit.batch_size,
                 "compactedOffset": unit.compacted_offset,
             }
-            for unit in queue.iterate_from(queue.min_offset_in_queue)
+            for unit in units_in(queue, queue.min_offset_in_queue)
         ]
     return [
         {"offset": unit.queue_offset, "pos": unit.physical_offset, "size": unit.store_size, "tagsCode": unit.tags_code}
         | _ext(queue, unit.tags_code)
-        for unit in queue.iterate_from(queue.min_offset_in_queue)
+        for unit in units_in(queue, queue.min_offset_in_queue)
     ]
 
 

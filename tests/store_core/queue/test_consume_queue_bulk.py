@@ -15,7 +15,16 @@ from hypothesis import strategies as st
 
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from tests.budgets import budget
-from tests.store_core.queue.consume_queues import RELEASES, UNITS, QueueMaker, Unit, put_all, records, state_of
+from tests.store_core.queue.consume_queues import (
+    RELEASES,
+    UNITS,
+    QueueMaker,
+    Unit,
+    put_all,
+    records,
+    state_of,
+    units_in,
+)
 
 if TYPE_CHECKING:
     from store_core.format.release import Release
@@ -95,9 +104,9 @@ def test_bulk_equals_one_by_one_on_a_failing_disk(units: list[Unit], after: int,
         done = put_bulk(queues[1], units)
         if bulk.errors:
             # What was put is a beginning of what should have been.
-            whole = [unit[1:] for unit in queues[1].iterate_from(queues[1].min_offset_in_queue)]
+            whole = [unit[1:] for unit in units_in(queues[1], queues[1].min_offset_in_queue)]
             put_one_by_one(queues[0], units)
-            expected = [unit[1:] for unit in queues[0].iterate_from(queues[0].min_offset_in_queue)]
+            expected = [unit[1:] for unit in units_in(queues[0], queues[0].min_offset_in_queue)]
             assert not done
             assert expected[: len(whole)] == whole
             assert 30 <= len(bulk.clock.slept)

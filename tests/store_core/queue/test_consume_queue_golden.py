@@ -24,6 +24,7 @@ from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.queue_path import QueueRules
 from tests.golden_stores import UnpackedStore, find_golden_store, has_stores_beside
+from tests.store_core.queue.consume_queues import units_in
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,7 +138,7 @@ def test_bounds_and_units_are_what_rocketmq_reads(queues: GoldenQueues) -> None:
         bounds = queue.min_offset_in_queue, queue.max_offset_in_queue, queue.max_physical_offset
         assert (line["minOffset"], line["maxOffset"], line["maxPhysicOffset"]) == bounds
         expected = [(unit["offset"], unit["pos"], unit["size"], unit["tagsCode"]) for unit in line["units"]]
-        assert expected == list(queue.iterate_from(queue.min_offset_in_queue))
+        assert expected == list(units_in(queue, queue.min_offset_in_queue))
 
 
 def test_offsets_by_time_are_what_rocketmq_finds(queues: GoldenQueues) -> None:

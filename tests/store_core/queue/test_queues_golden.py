@@ -45,7 +45,8 @@ def _opened(store: UnpackedStore, root: Path) -> ConsumeQueueStore:
     queues.load()
     queues.recover()
     if store.golden.is_torn:
-        queues.truncate_dirty(_end_of(golden_requests(store)[-1]))
+        last = golden_requests(store)[-1]
+        queues.truncate_dirty(last.physical_offset + last.message_size)
     queues.correct_min_offset(int(store.segments[0].name))
     return queues
 

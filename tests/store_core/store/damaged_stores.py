@@ -24,6 +24,7 @@ from store_core.store.store_life import StoreServices, StoreSetup
 from store_core.store.store_state import StoreCheckpoint
 from tests.golden_stores import read_conf
 from tests.store_core.fakes import FakeClock
+from tests.store_core.queue.consume_queues import units_in
 
 if TYPE_CHECKING:
     from store_core.files.mapped_file import MappedFile
@@ -188,7 +189,7 @@ def _has_bytes(file: MappedFile | None, offset: int) -> bool:
 
 def _units(queue: Any) -> list[list[int]]:  # noqa: ANN401 -- of either kind
     if isinstance(queue, BatchConsumeQueue):
-        units = queue.iterate_from(queue.min_offset_in_queue) if queue.max_offset_in_queue else ()
+        units = units_in(queue, queue.min_offset_in_queue) if queue.max_offset_in_queue else ()
         return [
             [each.queue_offset, each.physical_offset, each.store_size, each.tags_code, each.batch_size]
             for each in units

@@ -12,6 +12,7 @@ import pytest
 from store_core import DefaultMessageStore, MessageStoreConfig, UnsupportedStoreError, read_messages
 from store_core.format.columns import COLUMNS, STORE
 from tests.golden_stores import UnpackedStore, newer_store, table_rows, unpack_newer
+from tests.store_core.queue.consume_queues import units_in
 from tests.store_core.queue.test_rocksdb_queues import STORES, queues_of
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def test_units_gets_and_times_are_those_of_rocketmq(name: str, golden_directory:
             queue = message_store.consume_queue_store.get(topic, queue_id)
             assert queue is not None
             assert (answer["minOffset"], answer["maxOffset"]) == (queue.min_offset_in_queue, queue.max_offset_in_queue)
-            found = [unit[:4] for unit in queue.iterate_from(queue.min_offset_in_queue)]
+            found = [unit[:4] for unit in units_in(queue, queue.min_offset_in_queue)]
             assert [(each["offset"], each["pos"], each["size"], each["tagsCode"]) for each in answer["units"]] == found
         for line in lines_of(store, "bytime.jsonl"):
             queue_name = line["topic"], line["queueId"]
@@ -84,7 +85,7 @@ def test_units_after_the_end_of_a_log_that_was_cut_are_left_out(golden_directory
     with opened(store, root) as message_store:
         end = message_store.max_physical_offset
         found = {
-            (queue.topic, queue.queue_id): [unit[0] for unit in queue.iterate_from(0)]
+            (queue.topic, queue.queue_id): [unit[0] for unit in units_in(queue)]
             for queue in message_store.consume_queue_store.queues()
             if queue.max_offset_in_queue
         }

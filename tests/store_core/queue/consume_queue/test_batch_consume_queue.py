@@ -19,6 +19,7 @@ from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.queue_assignment import batch_refusal
 from store_core.queue.queue_path import QueueRules
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
+from tests.store_core.queue.consume_queues import units_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -135,7 +136,7 @@ def test_an_empty_queue_begins_at_minus_one_and_ends_at_0(maker: _Maker) -> None
     assert (queue.min_offset_in_queue, queue.max_offset_in_queue) == (-1, 0)
     assert queue.last_unit is None
     assert queue.get_index_buffer(0) is None
-    assert list(queue.iterate_from(0)) == []
+    assert list(units_in(queue)) == []
     assert queue.roll_next_file(3) == 0
 
 
@@ -144,7 +145,7 @@ def test_a_record_that_starts_no_later_than_the_last_is_there_already(maker: _Ma
     first, second = _records([2, 3])
 
     assert _put(queue, [first, second, second, first]) == [True] * 4
-    assert [unit.queue_offset for unit in queue.iterate_from(0)] == [0, 2]
+    assert [unit.queue_offset for unit in units_in(queue)] == [0, 2]
     assert queue.max_physical_offset == second.physical_offset
 
 
@@ -193,7 +194,7 @@ def test_an_index_finds_the_unit_that_covers_it(
     covering = [unit.base for unit in units if unit.base <= queue_offset < unit.base + unit.batch_size]
 
     assert _first_base(queue, queue_offset) == (covering[0] if covering else None)
-    assert [unit.queue_offset for unit in queue.iterate_from(queue_offset)] == [
+    assert [unit.queue_offset for unit in units_in(queue, queue_offset)] == [
         unit.base for unit in units if covering and unit.base >= covering[0]
     ]
 
@@ -275,7 +276,7 @@ def test_cut_queues_hold_what_lies_before_the_cut(
     kept = [unit for unit in units if unit.physical_offset < physical_offset]
     bounds = (kept[0].base, kept[-1].base + 3) if kept else (-1, 0)
 
-    assert [unit.queue_offset for unit in queue.iterate_from(0)] == [unit.base for unit in kept]
+    assert [unit.queue_offset for unit in units_in(queue)] == [unit.base for unit in kept]
     assert (queue.min_offset_in_queue, queue.max_offset_in_queue) == bounds
     assert queue.max_physical_offset == (kept[-1].physical_offset if kept else physical_offset - 1)
     assert bool(notes) == (len(kept) < count)

@@ -23,6 +23,7 @@ from tests.store_core.queue.consume_queues import (
     put_all,
     records,
     state_of,
+    units_in,
 )
 
 if TYPE_CHECKING:
@@ -45,11 +46,11 @@ def queue(maker: QueueMaker) -> ConsumeQueue:
 
 
 def indexes(queue: ConsumeQueue) -> list[int]:
-    return [unit.queue_offset for unit in queue.iterate_from(queue.min_offset_in_queue)]
+    return [unit.queue_offset for unit in units_in(queue, queue.min_offset_in_queue)]
 
 
 def stored(queue: ConsumeQueue) -> list[tuple[int, int, int]]:
-    return [unit[1:] for unit in queue.iterate_from(0)]
+    return [unit[1:] for unit in units_in(queue)]
 
 
 def put_at_once(queue: ConsumeQueue, units: list[Unit]) -> bool:
@@ -136,7 +137,7 @@ def test_a_queue_begins_at_the_index_of_its_first_unit(queue: ConsumeQueue, make
 def test_what_lies_before_the_first_unit_points_nowhere(queue: ConsumeQueue, maker: QueueMaker) -> None:
     put_all(queue, records(1, 13))
 
-    assert [BLANK] * 3 == [unit[1:] for unit in maker.opened().iterate_from(10)][:3]
+    assert [BLANK] * 3 == [unit[1:] for unit in units_in(maker.opened(), 10)][:3]
 
 
 def test_only_a_queue_without_files_begins_in_the_middle(queue: ConsumeQueue) -> None:
@@ -380,14 +381,13 @@ def test_an_iteration_crosses_files_and_holes_between_them(maker: QueueMaker) ->
     queue = maker.opened()
 
     expected = [unit for unit in range(5 * UNITS + 1) if unit // UNITS != 1]
-    assert expected == [unit.queue_offset for unit in queue.iterate_from(0)]
-    assert [8, 20, 30, 40, 50] == [first for first, _ in queue.buffers_from(8)]
+    assert expected == [unit.queue_offset for unit in units_in(queue)]
     assert [10, 20, 30] == [queue.roll_next_file(index) for index in (0, 10, 29)]
 
 
 def test_units_put_during_an_iteration_are_left_for_the_next(queue: ConsumeQueue) -> None:
     put_all(queue, records(2))
-    iteration = queue.iterate_from(0)
+    iteration = units_in(queue)
     first = next(iteration)
     put_all(queue, records(2, 2))
 

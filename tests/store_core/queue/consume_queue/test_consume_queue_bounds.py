@@ -22,6 +22,7 @@ from tests.store_core.queue.consume_queues import (
     put_all,
     records,
     state_of,
+    units_in,
     write_files,
 )
 
@@ -189,7 +190,7 @@ def test_units_that_point_behind_the_log_are_dropped(
 
     assert (count, covered) == (queue.max_offset_in_queue, queue.max_physical_offset)
     assert (count < 25) == bool(notes)
-    assert triples(count) == [unit[1:] for unit in queue.iterate_from(0)]
+    assert triples(count) == [unit[1:] for unit in units_in(queue)]
     if count:
         assert count == maker.opened().max_offset_in_queue
         assert not b"".join(maker.file_bytes().values())[count * CQ_STORE_UNIT_SIZE :].strip(b"\x00")
@@ -218,7 +219,7 @@ def test_the_rest_of_a_queue_is_put_again_where_it_was(maker: QueueMaker) -> Non
     queue.truncate_dirty_logic_files(2350)
     put_all(queue, records(25))
 
-    assert triples(25) == [unit[1:] for unit in queue.iterate_from(0)]
+    assert triples(25) == [unit[1:] for unit in units_in(queue)]
 
 
 def test_dropped_units_do_not_come_back(maker: QueueMaker) -> None:

@@ -24,6 +24,7 @@ from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBat
 from store_core.queue.queue_path import QueueRules
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
+from tests.store_core.queue.consume_queues import units_in
 from tests.store_core.queue.golden_queues import answers_of, file_bytes
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def _starts(queues: ConsumeQueueStore, topic: str, queue_id: int = 0) -> list[in
     queue = queues.get(topic, queue_id)
     if queue is None:
         return None
-    return [unit.physical_offset for unit in queue.iterate_from(max(0, queue.min_offset_in_queue))]
+    return [unit.physical_offset for unit in units_in(queue, max(0, queue.min_offset_in_queue))]
 
 
 # ---- opening
@@ -577,7 +578,7 @@ def test_a_killed_process_leaves_whole_units_and_what_is_dispatched_again_comple
     queue = after.get("T", 0)
 
     assert queue is not None
-    assert [(unit.physical_offset, unit.store_size, unit.tags_code) for unit in queue.iterate_from(0)] == [
+    assert [(unit.physical_offset, unit.store_size, unit.tags_code) for unit in units_in(queue)] == [
         (1000, 100, 5),
         (1100, 100, 5),
         (1200, 100, 5),
