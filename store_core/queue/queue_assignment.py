@@ -19,7 +19,7 @@ queues, see `store_core.queue.consume_queue.consume_queue_store.ConsumeQueueStor
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,8 @@ from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequ
 from store_core.queue.queue_path import QueueRules, has_lists, is_light, refusal_of, split_names
 
 if TYPE_CHECKING:
+    from collections.abc import Container
+
     import numpy.typing as npt
 
 
@@ -45,15 +47,15 @@ class UnreadableIndexError(UnfitListsError):
     """An index of a record in its light queues is no number (Java: ``NumberFormatException``)."""
 
 
-class LmqUnit(NamedTuple):
-    """An additional queue of a record, and the record's index in it."""
+class AssignedUnit(NamedTuple):
+    """A unit of a record."""
 
     topic: str
     queue_id: int
-    queue_offset: int
+    queue_offset: int  # the record's index in the queue; in a batch queue that of its first message
 
 
-def lmq_units(request: DispatchRequest, rules: QueueRules) -> list[LmqUnit]:
+def lmq_units(request: DispatchRequest, rules: QueueRules) -> list[AssignedUnit]:
     """Return the additional queues of a record (RocketMQ: ``ConsumeQueue.multiDispatchLmqQueue``).
 
     Property INNER_MULTI_DISPATCH names them, and INNER_MULTI_QUEUE_OFFSET holds the record's indexes in them. A light
@@ -74,19 +76,10 @@ def lmq_units(request: DispatchRequest, rules: QueueRules) -> list[LmqUnit]:
     except ValueError as error:
         raise UnreadableIndexError(f"{INNER_MULTI_QUEUE_OFFSET}: {error}") from None
     return [
-        LmqUnit(name, 0 if rules.is_lmq_enabled and is_light(name) else request.queue_id, number)
+        AssignedUnit(name, 0 if rules.is_lmq_enabled and is_light(name) else request.queue_id, number)
         for name, number in zip(names, numbers, strict=True)
         if "/" not in name or not rules.features.passes_over_light_names_with_slash
     ]
-
-
-class AssignedUnit(NamedTuple):
-    """A unit of a record."""
-
-    topic: str
-    queue_id: int
-    queue_offset: int  # the record's index in the queue; in a batch queue that of its first message
-    is_light: bool = False  # whether it is an additional unit, in a light queue
 
 
 class Assignment(NamedTuple):
@@ -102,14 +95,6 @@ class LightRow(NamedTuple):
     row: int  # the record's row in its batch
     code: int  # number of the light queue
     queue_offset: int  # the record's index in it
-
-
-class KnownQueues(Protocol):
-    """A set of queues, by topic and id."""
-
-    def __contains__(self, queue: tuple[str, int], /) -> bool:
-        """Return whether a queue is in the set."""
-        ...
 
 
 class BatchAssignment(NamedTuple):
@@ -155,7 +140,7 @@ def _own_refusal(request: DispatchRequest, rules: QueueRules, *, is_batch: bool)
 def _with_light(own: AssignedUnit, request: DispatchRequest, rules: QueueRules) -> Assignment:
     """Add the units in light queues; a refused one does not affect the record's other units."""
     try:
-        light = [AssignedUnit(*unit, is_light=True) for unit in lmq_units(request, rules)]
+        light = lmq_units(request, rules)
     except UnfitListsError as error:
         unfit = _refused(own, request, str(error))
         return Assignment((own,), (unfit._replace(stops_broker=isinstance(error, UnreadableIndexError)),))
@@ -217,7 +202,7 @@ def batch_refusal(message_base_offset: int, batch_size: int) -> str | None:
 # ---- for many records
 
 
-def assign_batch(batch: DispatchBatch, rules: QueueRules, known: KnownQueues) -> BatchAssignment:
+def assign_batch(batch: DispatchBatch, rules: QueueRules, known: Container[tuple[str, int]]) -> BatchAssignment:
     """Assign the records of a batch to queues, as calling `assign` for one after the other does.
 
     * `known`: Queues that already have units, so that their names need not be checked again.
@@ -234,7 +219,9 @@ def assign_batch(batch: DispatchBatch, rules: QueueRules, known: KnownQueues) ->
     return _with_odd_rows(BatchAssignment(rows, codes, [], batch.queues, []), batch, odd, rules)
 
 
-def _fitting_rows(batch: DispatchBatch, rules: QueueRules, known: KnownQueues) -> npt.NDArray[np.bool_] | None:
+def _fitting_rows(
+    batch: DispatchBatch, rules: QueueRules, known: Container[tuple[str, int]]
+) -> npt.NDArray[np.bool_] | None:
     """Report which rows can have a unit, provided they belong in a queue at all; None for all of them."""
     has_name = [queue in known or refusal_of(*queue) is None for queue in batch.queues]
     is_batch = [topic in rules.batch_topics for topic, _ in batch.queues]

@@ -18,7 +18,7 @@ from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequ
 from store_core.queue.dispatch.dispatch_reader import WindowReader
 from store_core.queue.dispatch.precomputed_batch import KnownBatch, KnownColumns
 from store_core.queue.dispatch.stored_batch import StoredBatch, StoredFile
-from store_core.queue.queue_assignment import LmqUnit, UnfitListsError, lmq_units
+from store_core.queue.queue_assignment import AssignedUnit, UnfitListsError, lmq_units
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -306,7 +306,7 @@ class _SelectedBuffer:
     read_size: int = 0
 
 
-def _light_units(request: DispatchRequest, rules: QueueRules) -> list[LmqUnit]:
+def _light_units(request: DispatchRequest, rules: QueueRules) -> list[AssignedUnit]:
     with suppress(UnfitListsError):
         return lmq_units(request, rules)
     return []

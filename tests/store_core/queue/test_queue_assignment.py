@@ -131,8 +131,8 @@ def test_a_light_queue_that_can_not_be_leaves_the_others() -> None:
 
     assert assigned.units == (
         AssignedUnit("T", 3, 0),
-        AssignedUnit("%LMQ%a", 0, 2**58, is_light=True),
-        AssignedUnit("T", 3, 2**57, is_light=True),
+        AssignedUnit("%LMQ%a", 0, 2**58),
+        AssignedUnit("T", 3, 2**57),
     )
     assert [(unit.topic, unit.queue_id) for unit in assigned.refused] == [
         ("B", 3), ("..", 3), ("%LMQ%b", 0), ("%LMQ%c", 0),
@@ -160,7 +160,7 @@ def one_by_one(
     refused: list[RefusedUnit] = []
     for row, each in enumerate(requests):
         assigned = assign(each, rules)
-        units += [(row, *unit) for unit in assigned.units]
+        units += [(row, *unit, place > 0) for place, unit in enumerate(assigned.units)]
         refused += assigned.refused
     return units, refused
 

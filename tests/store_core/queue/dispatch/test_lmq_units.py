@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-from store_core.queue.queue_assignment import LmqUnit, UnfitListsError, lmq_units
+from store_core.queue.queue_assignment import AssignedUnit, UnfitListsError, lmq_units
 from store_core.queue.queue_path import QueueRules, split_names
 
 if TYPE_CHECKING:
@@ -26,14 +26,17 @@ def _rules(release: Release = "5.3", *, multi: bool = True, lmq: bool = True) ->
 
 def test_each_light_queue_gets_its_own_index_and_has_id_0() -> None:
     assert lmq_units(_request("%LMQ%a,%LMQ%b", "7,+08"), _rules()) == [
-        LmqUnit("%LMQ%a", 0, 7),
-        LmqUnit("%LMQ%b", 0, 8),
+        AssignedUnit("%LMQ%a", 0, 7),
+        AssignedUnit("%LMQ%b", 0, 8),
     ]
 
 
 def test_other_queues_have_the_id_of_the_record_and_so_have_light_ones_that_are_not_enabled() -> None:
-    assert lmq_units(_request("%LMQ%a,b", "1,2"), _rules("4.9")) == [LmqUnit("%LMQ%a", 0, 1), LmqUnit("b", 5, 2)]
-    assert lmq_units(_request("%LMQ%a", "1"), _rules("4.9", lmq=False)) == [LmqUnit("%LMQ%a", 5, 1)]
+    assert lmq_units(_request("%LMQ%a,b", "1,2"), _rules("4.9")) == [
+        AssignedUnit("%LMQ%a", 0, 1),
+        AssignedUnit("b", 5, 2),
+    ]
+    assert lmq_units(_request("%LMQ%a", "1"), _rules("4.9", lmq=False)) == [AssignedUnit("%LMQ%a", 5, 1)]
 
 
 @pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
@@ -48,11 +51,11 @@ def test_release_4_3_has_none() -> None:
 @pytest.mark.parametrize("topic", ["%RETRY%g", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX"])
 def test_retry_and_system_topics_have_some_in_4_9_only(topic: str) -> None:
     assert lmq_units(_request("%LMQ%a", "1", topic), _rules("5.3")) == []
-    assert lmq_units(_request("%LMQ%a", "1", topic), _rules("4.9")) == [LmqUnit("%LMQ%a", 0, 1)]
+    assert lmq_units(_request("%LMQ%a", "1", topic), _rules("4.9")) == [AssignedUnit("%LMQ%a", 0, 1)]
 
 
 def test_a_name_with_a_separator_is_passed_over_in_5_3_only() -> None:
-    assert lmq_units(_request("%LMQ%a/b,%LMQ%c", "1,2"), _rules("5.3")) == [LmqUnit("%LMQ%c", 0, 2)]
+    assert lmq_units(_request("%LMQ%a/b,%LMQ%c", "1,2"), _rules("5.3")) == [AssignedUnit("%LMQ%c", 0, 2)]
     assert len(lmq_units(_request("%LMQ%a/b,%LMQ%c", "1,2"), _rules("4.9"))) == 2
 
 
