@@ -42,7 +42,7 @@ class QueueNumbering:
         """Count the queues."""
         return len(self.queues)
 
-    def __contains__(self, queue: tuple[str, int]) -> bool:
+    def __contains__(self, queue: object) -> bool:
         """Return whether a queue has a number."""
         return queue in self._numbers
 

@@ -22,7 +22,7 @@ from store_core.files.store_kind import (
 from store_core.files.store_path import absolute_path_of, log_directories
 from store_core.files.url_path import UrlPath
 from store_core.format.release import DEFAULT_RELEASE
-from store_core.queue.consume_queue.consume_queue_table import MAX_QUEUES
+from store_core.queue.consume_queue.consume_queue_store import MAX_QUEUES
 from store_core.queue.index_service import check_index_sizes
 from store_core.snapshot.log import Log
 from store_core.snapshot.store import store_at

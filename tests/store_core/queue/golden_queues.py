@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.format.release import Release
-    from store_core.queue.consume_queue.consume_queue_table import Queue
+    from store_core.queue.consume_queue.consume_queue_store import Queue
     from tests.golden_stores import UnpackedStore
 
 
