@@ -334,29 +334,29 @@ class IndexService:
             last = self.last_or_new()
         return None
 
-    def build_indexes(self, batch: DispatchBatch, *, write_back: bool = True) -> None:
-        """Put the keys of many messages, as `build_index` one after the other; `write_back` as of `put_keys`."""
+    def build_indexes(self, batch: DispatchBatch) -> None:
+        """Put the keys of many messages, as `build_index` one after the other, but for what `put_keys` leaves to do."""
         if not self.rules.is_index_enabled:
             return
         found = batch.index_hashes(with_tags=self.rules.features.indexes_tags)
         keys = MessageKeys(batch.physical_offset, batch.store_timestamp, found.rows, found.hashes)
-        self.put_keys(keys, write_back=write_back)
+        self.put_keys(keys)
 
-    def put_keys(self, keys: MessageKeys, *, write_back: bool = True) -> None:
+    def put_keys(self, keys: MessageKeys) -> None:
         """Put keys of many messages by their hashes.
 
-        With `write_back` slots and header are written to the file at the end. The changed slots lie all over the file,
-        so this costs a write of 20 MB if a batch has some thousand keys. Otherwise it is done every million keys, and
-        the caller does the rest before a checkpoint or the removal of ``abort`` records these messages as dispatched.
+        Slots and header are written to the file every million keys: the changed slots lie all over the file, so this
+        costs a write of 20 MB if a batch has some thousand keys. The caller does the rest, by `write_back`, before a
+        checkpoint or the removal of ``abort`` records these messages as dispatched.
         """
         file = self.last_or_new() if keys.physical_offsets.size and self.rules.is_index_enabled else None
         if file is None:
             return
         keys = keys.accepted(file.end_physical_offset)
-        if self._fill(keys.entries, write_back=write_back) and keys.ends_without_key:
+        if self._fill(keys.entries) and keys.ends_without_key:
             self.last_or_new()  # the next message would call it anyway
 
-    def _fill(self, entries: IndexEntries, *, write_back: bool) -> bool:
+    def _fill(self, entries: IndexEntries) -> bool:
         """Put all into the last file, and as many new ones as needed; False if that failed."""
         done = 0
         while done < entries.hashes.size:
@@ -365,7 +365,7 @@ class IndexService:
                 return False
             try:
                 done += file.put_entries(entries.part(done, done + _MOST_PENDING))
-                if write_back or file.pending >= _MOST_PENDING:
+                if file.pending >= _MOST_PENDING:
                     file.write_back()
             except OSError as error:
                 self.fail(error)

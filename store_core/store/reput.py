@@ -65,7 +65,7 @@ class IndexThread:
         self._builder.take(self._build, batch)
 
     def _build(self, batch: DispatchBatch) -> None:
-        self._index.build_indexes(batch, write_back=False)
+        self._index.build_indexes(batch)
         if self._syncing is None or self._syncing.done():
             self._syncing = self._syncer.submit(self._index.sync_ahead)
 
@@ -150,7 +150,7 @@ class Dispatcher:
 
     def _build_indexes(self, batch: DispatchBatch) -> None:
         if self._beside is None:
-            self.index.build_indexes(batch, write_back=False)
+            self.index.build_indexes(batch)
         else:  # the queues have already computed the shared columns, so the threads never compute the same one
             self._beside.build(batch)
 

@@ -292,7 +292,7 @@ class IndexWriter:
             self._skipped -= len(again)
             keys = keys._replace(rows=np.delete(keys.rows, again), hashes=np.delete(keys.hashes, again))
         self._entries += keys.rows.size
-        self._index.put_keys(keys, write_back=False)
+        self._index.put_keys(keys)
 
     def finish(self) -> IndexReport:
         """Close the completed files, and report what is in them."""

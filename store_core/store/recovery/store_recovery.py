@@ -96,7 +96,7 @@ def _index_again(
     """Index the records from an offset on; the index itself leaves out those before its end."""
 
     def take(batch: DispatchBatch) -> None:
-        index.build_indexes(batch, write_back=False)
+        index.build_indexes(batch)
 
     follow_log_for_recovery([file for file in files if file.end_offset > begin], rules, take)
     return RecoveryDecision(
@@ -132,7 +132,7 @@ def complete_index(index: IndexService, files: Sequence[MappedFile], begin: int,
             first.append(offset >= end or any(file.has_entry(offset) for file in index.files))
         due = select_rows(batch, batch.physical_offset > end) if is_end_known else batch
         if due is not None:
-            index.build_indexes(due, write_back=False)
+            index.build_indexes(due)
 
     follow_log_for_recovery([file for file in files if file.end_offset > begin], rules, take)
     index.write_back()

@@ -39,7 +39,9 @@ def _one_by_one(index: IndexService) -> None:
 
 def _in_bulk(index: IndexService) -> None:
     for start in range(0, len(_REQUESTS), 6):
-        index.build_indexes(RequestBatch(_REQUESTS[start : start + 6]), write_back=start % 4 == 0)
+        index.build_indexes(RequestBatch(_REQUESTS[start : start + 6]))
+        if start % 4 == 0:
+            index.write_back()
 
 
 def _killed_after(writes: int, directory: Path, build: Build) -> tuple[bool, int]:

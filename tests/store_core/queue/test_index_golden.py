@@ -44,7 +44,7 @@ def _one_by_one(index: IndexService, requests: list[DispatchRequest]) -> None:
 
 def _in_batches(index: IndexService, requests: list[DispatchRequest]) -> None:
     for start in range(0, len(requests), 300):
-        index.build_indexes(RequestBatch(requests[start : start + 300]), write_back=False)
+        index.build_indexes(RequestBatch(requests[start : start + 300]))
 
 
 _NAMES: Final = [store.name for store in golden_stores()]

@@ -50,7 +50,9 @@ def test_building_in_bulk_makes_the_files_of_building_one_by_one(
             one.build_index(each)
         rest = dispatched
         for cut in [*cuts, len(dispatched)]:
-            bulk.build_indexes(RequestBatch(rest[:cut]), write_back=write_back)
+            bulk.build_indexes(RequestBatch(rest[:cut]))
+            if write_back:
+                bulk.write_back()
             rest = rest[cut:]
         queries = [(index.query_offset("T", key, 64, *ALWAYS)) for index in (one, bulk) for key in ("a", "b", "u1")]
         one.close()

@@ -266,8 +266,7 @@ class Recorder:
 
     gather_batch = put_batch
 
-    def build_indexes(self, batch: RequestBatch, *, write_back: bool) -> None:
-        assert not write_back
+    def build_indexes(self, batch: RequestBatch) -> None:
         self.calls.append(("index", batch.physical_offset.tolist()))
 
 
