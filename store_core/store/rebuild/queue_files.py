@@ -227,6 +227,9 @@ class QueueWriter(ABC):
             end = self._taken_over(place.root) if rules.since_offset else 0
             directory = queue_path(place.root / self.KIND, *name)
             self._files = _QueueFiles(directory, file_size, place.file_system, end)
+        self._gaps = UnitGaps(self.max_offset or None)
+        self._missing_count = 0
+        self._missing: list[MissingOffsets] = []
 
     def _taken_over(self, root: Path) -> int:
         """Copy the existing queue, truncated before the first record that is put again; return its end, bytes."""
@@ -284,23 +287,18 @@ class QueueWriter(ABC):
 
     def finish(self) -> QueueReport:
         """Report what is in the queue."""
-        gap_count, gaps, missing_count, missing = self._doubts()
         return QueueReport(
             *self._name,
             self._count - self._refused_count,
             self.min_offset,
             self.max_offset,
-            gap_count,
-            gaps,
-            missing_count,
-            missing,
+            self._gaps.count,
+            tuple(self._gaps.first),
+            self._missing_count,
+            tuple(self._missing),
             refused_count=self._refused_count,
             refused=tuple(self._refused),
         )
-
-    def _doubts(self) -> tuple[int, tuple[UnitGap, ...], int, tuple[MissingOffsets, ...]]:
-        """Return how many gaps there are, the first of them, and the same of missing queue offsets."""
-        return 0, (), 0, ()
 
     def side(self, min_offset: int) -> Side:
         """Return the units that a broker has when it has loaded the queue, and that point at or after an offset.
@@ -343,10 +341,7 @@ class SimpleQueueWriter(QueueWriter):
         size = units_per_file(rules.queue_rules.consume_queue_file_size) * CQ_STORE_UNIT_SIZE
         super().__init__(name, rules, place, size)
         self._limit = index_limit(rules.queue_rules)
-        self._gaps = UnitGaps(self.max_offset or None)
         self._budget = budget
-        self._missing_count = 0
-        self._missing: list[MissingOffsets] = []
 
     def _opened(self, directory: Path) -> ConsumeQueue:
         return ConsumeQueue(*self._name, directory, self._services, self._ext)
@@ -481,9 +476,6 @@ class SimpleQueueWriter(QueueWriter):
         if self._ext is not None:
             self._ext.close()
         return super().finish()
-
-    def _doubts(self) -> tuple[int, tuple[UnitGap, ...], int, tuple[MissingOffsets, ...]]:
-        return self._gaps.count, tuple(self._gaps.first), self._missing_count, tuple(self._missing)
 
     def _compared(self, indexes: npt.NDArray[np.int64], units: npt.NDArray[np.void]) -> Side:
         return Side(indexes, plain_columns(units))

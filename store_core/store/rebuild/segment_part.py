@@ -136,12 +136,12 @@ class SegmentOutcome:
     path: str
     start_offset: int
     end_offset: int
-    records: int
-    is_continued: bool  # whether a blank record leads to the next file
-    is_unwritten: bool
+    records: int = 0
+    is_continued: bool = False  # whether a blank record leads to the next file
+    is_unwritten: bool = False
     """Whether zeros follow the last record, as in the file that is being written. If not, and unless it is continued,
     it is damaged there."""
-    last_store_timestamp: int  # store time of its last record, ms; 0 if there is none
+    last_store_timestamp: int = 0  # store time of its last record, ms; 0 if there is none
     is_at_limit: bool = False  # whether a part ended where the next one begins
     is_sound: bool = False  # whether its records are those that a reader's chain leads to
     refused_count: int = 0  # number of impossible units, see `ConsumeQueueStore.put`

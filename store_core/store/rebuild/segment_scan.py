@@ -7,8 +7,8 @@ in log order.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, NamedTuple
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
@@ -198,10 +198,11 @@ class SegmentScan:
                     self._note_bodies(view, batch)
                 yield from self._pieces(batch)
             yield from self._units.rest()
-            end = self._end(reader, self.part.segment.view(opened))
-            is_cut = end.is_damaged and not rules.is_salvaged
+            ended = self._ended(reader, self.part.segment.view(opened))
+            is_cut = ended.ends_in_damage and not rules.is_salvaged
             left_out = self._note_lost(opened, reader, last_start if records else -1) if is_cut else 0
-            self.outcome = self._outcome(end, records, last_time, left_out, is_sound=is_sound)
+            found = replace(ended, records=records, last_store_timestamp=last_time, is_sound=is_sound)
+            self.outcome = self._with_losses(found, left_out)
 
     def _reader(self, opened: SegmentBytes) -> WindowReader | SalvagedReader:
         view, rules = self.part.segment.view(opened), self.rules
@@ -255,30 +256,27 @@ class SegmentScan:
             self._kinds.look_at(batch)
             yield from self._units.add(batch)
 
-    def _end(self, reader: WindowReader | SalvagedReader, view: SegmentView) -> _End:
+    def _ended(self, reader: WindowReader | SalvagedReader, view: SegmentView) -> SegmentOutcome:
+        """Return how the reading of the part ended, and nothing else yet."""
         head = view.chunk(reader.position, min(reader.position + len(_NOTHING), view.size)).tobytes()
         is_unwritten = head == _NOTHING[: len(head)]
+        start = self.part.segment.start_offset
+        ended = SegmentOutcome(self.part.segment.path, start + self.part.begin, start + reader.position)
         if isinstance(reader, WindowReader):
             is_continued = reader.end.is_blank
             size = int.from_bytes(head[: len(head) // 2], signed=True)
             self._unproven += self.rules.is_proven and is_continued and size != view.size - reader.position
-            return _End(reader.position, is_continued, is_unwritten and not is_continued, reader.is_at_limit)
+            is_unwritten = is_unwritten and not is_continued
+            return replace(ended, is_continued=is_continued, is_unwritten=is_unwritten, is_at_limit=reader.is_at_limit)
         is_inside = not self.part.is_last  # the walk has reported all damage up to the next segment
-        return _End(reader.position, reader.is_continued, is_unwritten or is_inside, is_at_limit=False)
+        return replace(ended, is_continued=reader.is_continued, is_unwritten=is_unwritten or is_inside)
 
-    def _outcome(self, end: _End, records: int, last_time: int, left_out: int, *, is_sound: bool) -> SegmentOutcome:
-        end_offset = self.part.segment.start_offset + end.position
-        index = self.comparison.finish(end_offset, self.lost) if self.comparison is not None else NO_DIFFERENCES
-        return SegmentOutcome(
-            path=self.part.segment.path,
-            start_offset=self.part.segment.start_offset + self.part.begin,
-            end_offset=end_offset,
-            records=records,
-            is_continued=end.is_continued,
-            is_unwritten=end.is_unwritten,
-            last_store_timestamp=last_time,
-            is_at_limit=end.is_at_limit,
-            is_sound=is_sound,
+    def _with_losses(self, found: SegmentOutcome, left_out: int) -> SegmentOutcome:
+        """Add what was refused, lost and told of, and how the index differs."""
+        comparison = self.comparison
+        index = comparison.finish(found.end_offset, self.lost) if comparison is not None else NO_DIFFERENCES
+        return replace(
+            found,
             refused_count=self._units.refused_count,
             refused=tuple(self._units.refused),
             light_record=self._kinds.light_record,
@@ -301,19 +299,6 @@ def _are_sound(batch: DispatchBatch, view: Piece) -> bool:
     if isinstance(batch, StoredBatch):
         return bool(np.all(batch.physical_offset == batch.starts + view.start_offset))
     return count_sound(view.raw, batch.starts, view.start_offset) == len(batch)
-
-
-class _End(NamedTuple):
-    """How the reading of a part ended, see `SegmentOutcome`."""
-
-    position: int
-    is_continued: bool
-    is_unwritten: bool
-    is_at_limit: bool
-
-    @property
-    def is_damaged(self) -> bool:
-        return not any(self[1:])
 
 
 WRONG_RECORD_CRC: Final = "the record does not match its checksum over all of it, the property __CRC32#"
