@@ -103,6 +103,7 @@ def join_results(results: Sequence[AppendBatchResult]) -> AppendBatchResult:
     )
 
 
+_Known = TypeVar("_Known")
 _Result = TypeVar("_Result", "PutMessageResult", "AppendBatchResult")
 
 
@@ -140,11 +141,7 @@ def join_statuses(answers: list[Future[PutMessageStatus]]) -> PutMessageStatus:
 
 def as_future(outcome: _Result | Future[_Result]) -> Future[_Result]:
     """Return an outcome as a future."""
-    if isinstance(outcome, Future):
-        return outcome
-    future: Future[_Result] = Future()
-    future.set_result(outcome)
-    return future
+    return outcome if isinstance(outcome, Future) else completed(outcome)
 
 
 def wait_for(outcome: _Result | Future[_Result], timeout: float, otherwise: _Result) -> _Result:
@@ -163,10 +160,10 @@ ALL_IN_SYNC: Final = -1
 _MASTER_AND_SLAVE: Final = 2
 
 
-def completed(status: PutMessageStatus) -> Future[PutMessageStatus]:
+def completed(result: _Known) -> Future[_Known]:
     """Return a completed future."""
-    future: Future[PutMessageStatus] = Future()
-    future.set_result(status)
+    future: Future[_Known] = Future()
+    future.set_result(result)
     return future
 
 
