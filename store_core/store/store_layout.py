@@ -248,7 +248,7 @@ class FileSizes:
         votes: Counter[int] = Counter()
         files: dict[Path, int] = {}
         for places in directories:
-            found = sorted(_files_in(places, file_system))
+            found = sorted(files_in(places, file_system))
             files |= {path: size for _, path, size in found}
             votes.update(size for _, _, size in found)
             votes.update(after - before for (before, _, _), (after, _, _) in pairwise(found))
@@ -273,8 +273,8 @@ def queues_in(directory: Path, file_system: FileSystem) -> Iterator[Path]:
             yield directory / topic / number
 
 
-def _files_in(directories: Iterable[Path], file_system: FileSystem) -> Iterator[tuple[int, Path, int]]:
-    """Yield start offset, path and size of the files that count."""
+def files_in(directories: Iterable[Path], file_system: FileSystem) -> Iterator[tuple[int, Path, int]]:
+    """Yield start offset, path and size of the files that have bytes and are named by an offset."""
     for directory in directories:
         for name in names_in(directory, file_system):
             status = file_system.status(directory / name) if name.isdecimal() else None

@@ -35,10 +35,10 @@ from store_core.store.sink.directory import (
     swap,
 )
 from store_core.store.sink.staged_append import Appended, append_staged
-from store_core.store.store_layout import check_root, lock_of, log_paths, with_sizes_of_files
+from store_core.store.store_layout import check_root, files_in, lock_of, log_paths, with_sizes_of_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from store_core.files.clock import Clock
@@ -71,19 +71,12 @@ def with_sizes_of(root: Path, config: MessageStoreConfig, file_system: FileSyste
     return sized
 
 
-def _sizes(directory: Path, file_system: FileSystem) -> Iterator[int]:
-    for name in names_in(directory, file_system):
-        status = file_system.status(directory / name)
-        if status is not None and not status.is_directory and status.size and name.isdecimal():
-            yield status.size
-
-
 def _check_log(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
     for path in log_paths(root, config, file_system).all_paths:
         packed = [name for name in names_in(path, file_system) if is_compressed_segment(name)]
         if packed:
             raise compressed_error(str(path / packed[0]), more=len(packed) - 1)
-        sizes = set(_sizes(path, file_system))
+        sizes = {size for _, _, size in files_in([path], file_system)}
         if len(sizes) > 1:
             raise SegmentLayoutError(f"the segments of {path} have {sorted(sizes)} bytes: expected one size")
 
@@ -92,7 +85,7 @@ def _check_index(root: Path, config: MessageStoreConfig, file_system: FileSystem
     if not config.message_index_enable:
         return
     expected = index_file_size(config.queue_rules())
-    for size in _sizes(root / INDEX_DIRECTORY, file_system):
+    for _, _, size in files_in([root / INDEX_DIRECTORY], file_system):
         if size != expected:
             raise InvalidOptionError(
                 f"the index files of {root} have {size} bytes: expected {expected}, for maxHashSlotNum="
