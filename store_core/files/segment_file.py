@@ -189,13 +189,17 @@ class SegmentFile:
 
     def view(self, begin: int, end: int) -> memoryview:
         """Return a read-only view of bytes; it stays valid after `close`, and after the file is deleted."""
+        return self.viewer()(begin, end)
+
+    def viewer(self) -> Callable[[int, int], memoryview]:
+        """Return what gives views of bytes, from one position up to another; it stays valid as they do."""
         view = self._view
         if view is None:
             with self._lock:
                 file = self._file or self._opened()
                 view = self._view = self._view or self._whole(file).viewer(self.size)
             self._note_use()
-        return view(begin, end)
+        return view
 
     def source(self) -> WalkedBytes:
         """Return the whole file, to walk through it."""

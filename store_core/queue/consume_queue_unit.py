@@ -6,7 +6,7 @@ Those of a queue of batches locate a record and number its messages in the queue
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
@@ -14,6 +14,8 @@ from store_core.format.java import LONG_BITS, wrap
 from store_core.format.layout import BATCH_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_UNIT, field_position, unit_dtype
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy.typing as npt
 
     from store_core.files.mapped_file import MappedFile
@@ -51,20 +53,42 @@ class CqUnit(NamedTuple):
     """As stored: the hash of the tags, a delayed message's due time (ms), or an address in the queue's extension."""
 
     @classmethod
-    def of(cls, units: UnitArray, index: int, queue_offset: int) -> CqUnit:
+    def of(cls, units: UnitArray | FileUnits, index: int, queue_offset: int) -> CqUnit:
         """Return one unit of an array."""
         return cls(queue_offset, *units[index].item())
 
 
-def units_of(view: memoryview, kind: np.dtype[np.void] = UNIT_DTYPE) -> UnitArray:
-    """Return bytes as units, without copying; an incomplete unit at the end is left out."""
-    return np.frombuffer(view[: len(view) - len(view) % kind.itemsize], kind)
+class FileUnits:
+    """The units of a file from a byte of it up to its read position; none without a file. They outlive the file.
 
+    Only those that are asked for are read, without copying if the file is mapped: one as a scalar, several as an array.
+    """
 
-def readable_units(file: MappedFile | None, kind: np.dtype[np.void] = UNIT_DTYPE) -> UnitArray:
-    """Return the units of a file up to its read position, as a view; empty without a file."""
-    view = file.select(0) if file is not None else None
-    return units_of(memoryview(b"") if view is None else view, kind)
+    def __init__(self, file: MappedFile | None, kind: np.dtype[np.void] = UNIT_DTYPE, begin: int = 0) -> None:
+        self._kind, self._begin = kind, begin
+        end = file.read_position if file is not None and file.is_available else 0
+        self._places = range(max(end - begin, 0) // kind.itemsize)
+        if file is not None and self._places:
+            self._bytes = file.segment.viewer()
+
+    def __len__(self) -> int:
+        """Return the number of units."""
+        return len(self._places)
+
+    @overload
+    def __getitem__(self, index: int) -> np.void: ...
+    @overload
+    def __getitem__(self, index: slice) -> UnitArray: ...
+    def __getitem__(self, index: int | slice) -> UnitArray | np.void:
+        """Return a unit, or several that follow one another."""
+        size = self._kind.itemsize
+        if not isinstance(index, slice):
+            at = self._begin + self._places[index] * size
+            found: np.void = np.frombuffer(self._bytes(at, at + size), self._kind)[0]
+            return found
+        asked = self._places[index]
+        begin, end = (self._begin + place * size for place in (asked.start, asked.stop))
+        return np.frombuffer(self._bytes(begin, end) if asked else b"", self._kind)
 
 
 def coverage(physical_offset: int, size: int, features: ReleaseRules) -> int:
@@ -97,17 +121,16 @@ def are_valid(units: UnitArray) -> npt.NDArray[np.bool_]:
     return valid
 
 
-def count_valid(units: UnitArray) -> int:
-    """Count the units before the first that no queue can hold.
+def count_leading(units: UnitArray | FileUnits, are_so: Callable[[UnitArray], npt.NDArray[np.bool_]]) -> int:
+    """Count the units before the first of which something is not true.
 
     The search starts with small pieces, because most queues end early and the rest of their file is a hole.
     """
     start, chunk = 0, _FIRST_CHUNK
     while start < len(units):
-        part = units[start : start + chunk]
-        valid = are_valid(part)
-        if not valid.all():
-            return start + int(valid.argmin())
+        part = are_so(units[start : start + chunk])
+        if not part.all():
+            return start + int(part.argmin())
         start += len(part)
         chunk = min(2 * chunk, _LAST_CHUNK)
     return len(units)
@@ -162,7 +185,7 @@ class BatchCqUnit(NamedTuple):
     compacted_offset: int  # -1 unless the record was compacted
 
     @classmethod
-    def of(cls, units: BatchUnitArray, index: int) -> BatchCqUnit:
+    def of(cls, units: BatchUnitArray | FileUnits, index: int) -> BatchCqUnit:
         """Return one unit of an array."""
         physical_offset, size, tags_code, store_timestamp, base, batch_size, compacted, _ = units[index].item()
         return cls(base, physical_offset, size, tags_code, store_timestamp, batch_size, compacted)
@@ -185,8 +208,3 @@ def uncovered_batches(units: BatchUnitArray, covered: int) -> BatchUnitArray:
     starts = units["physical_offset"].astype(np.int64)
     is_new = starts > np.maximum.accumulate(np.concatenate(([covered], starts)))[:-1]
     return units if is_new.all() else units[is_new]
-
-
-def count_true(flags: npt.NDArray[np.bool_]) -> int:
-    """Count the leading trues."""
-    return len(flags) if flags.all() else int(flags.argmin())

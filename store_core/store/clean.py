@@ -351,7 +351,7 @@ def needs_correction(queue: BatchConsumeQueue, min_physical_offset: int, *, is_d
     units = queue.get_index_buffer(low)
     if units is None or not len(units):
         return low != high
-    return int(units["physical_offset"][0]) < min_physical_offset
+    return int(units[0]["physical_offset"]) < min_physical_offset
 
 
 _DEEP_EVERY: Final = 300.0

@@ -20,18 +20,16 @@ from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, CqExtUnit, is_ext_address
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from store_core.files.mapped_file_queue import MappedFileQueue
-    from store_core.queue.consume_queue.consume_queue import ConsumeQueue
-    from store_core.queue.consume_queue_unit import BatchUnitArray, UnitArray
-
-    AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
-    from collections.abc import Sequence
-
     from store_core.format.filter.message_selector import MessageFilter
     from store_core.format.message import MessageExt
+    from store_core.queue.consume_queue.consume_queue import ConsumeQueue
+    from store_core.queue.consume_queue_unit import FileUnits, UnitArray
     from store_core.store.message_store_config import MessageStoreConfig
+
+    AnyQueue: TypeAlias = ConsumeQueue | BatchConsumeQueue
 
 
 _MAGICS: Final = frozenset((MagicCode.MESSAGE_V1.value, MagicCode.MESSAGE_V2.value))
@@ -92,8 +90,8 @@ def _is_record(view: memoryview) -> bool:
     return size == len(view) and magic in _MAGICS
 
 
-_BLOCK: Final = 32
-"""Units converted to Python numbers at a time; most gets need no more."""
+_BLOCK: Final = 40
+"""Units read, and converted to Python numbers, at a time; most gets need no more: 32, and the one at which they end."""
 
 
 class QueueUnit(NamedTuple):
@@ -107,20 +105,20 @@ class QueueUnit(NamedTuple):
     ext: CqExtUnit | None = None
 
 
-def queue_units(queue: AnyQueue, queue_offset: int, most: int | None = None) -> Iterator[QueueUnit] | None:
+def queue_units(queue: AnyQueue, queue_offset: int) -> Iterator[QueueUnit] | None:
     """Yield the units from an offset to the end of its file; None if there is no unit at the offset.
 
-    In a batch queue the first unit is the one that contains the offset, so it may begin before it. Who says how many
-    are needed at `most` may get no others: those of a file that is not mapped are read.
+    In a batch queue the first unit is the one that contains the offset, so it may begin before it.
     """
+    units = queue.get_index_buffer(queue_offset)
+    if units is None:
+        return None
     if isinstance(queue, BatchConsumeQueue):
-        batches = queue.get_index_buffer(queue_offset)
-        return None if batches is None else _batch_units(batches)
-    units = queue.get_index_buffer(queue_offset, most)
-    return None if units is None else _plain_units(queue, units, queue_offset)
+        return _batch_units(units)
+    return _plain_units(queue, units, queue_offset)
 
 
-def _plain_units(queue: ConsumeQueue, units: UnitArray, first: int) -> Iterator[QueueUnit]:
+def _plain_units(queue: ConsumeQueue, units: UnitArray | FileUnits, first: int) -> Iterator[QueueUnit]:
     for begin in range(0, len(units), _BLOCK):
         for index, (physical_offset, size, tags_code) in enumerate(
             units[begin : begin + _BLOCK].tolist(), first + begin
@@ -132,7 +130,7 @@ def _plain_units(queue: ConsumeQueue, units: UnitArray, first: int) -> Iterator[
                 yield QueueUnit(index, physical_offset, size, tags_code)
 
 
-def _batch_units(units: BatchUnitArray) -> Iterator[QueueUnit]:
+def _batch_units(units: UnitArray | FileUnits) -> Iterator[QueueUnit]:
     for begin in range(0, len(units), _BLOCK):
         for physical_offset, size, tags_code, _, base, batch_size, _, _ in units[begin : begin + _BLOCK].tolist():
             yield QueueUnit(base, physical_offset, size, tags_code, batch_size)
@@ -352,8 +350,7 @@ class _Get:
 
     def _look_through_file(self, largest: int) -> bool:
         found = self._found
-        most = self._most_queue_bytes // self._queue.unit_dtype.itemsize + 1  # at the last of these it ends, too far
-        units = queue_units(self._queue, found.next_begin_offset, most)
+        units = queue_units(self._queue, found.next_begin_offset)
         if units is None:
             following = self._queue.roll_next_file(found.next_begin_offset)
             found.status = GetMessageStatus.OFFSET_FOUND_NULL

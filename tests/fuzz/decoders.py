@@ -48,11 +48,11 @@ from store_core.format.segment_view import SegmentView
 from store_core.format.sys_flag import CompressionType
 from store_core.queue.consume_queue_unit import (
     BATCH_UNIT_DTYPE,
+    CQ_STORE_UNIT_SIZE,
+    UNIT_DTYPE,
     CqUnit,
     are_valid,
-    count_true,
-    count_valid,
-    units_of,
+    count_leading,
 )
 from store_core.queue.dispatch.rocketmq_check import Strictness
 from store_core.queue.index_file import IndexFile
@@ -242,14 +242,16 @@ def _numbers(_: Path) -> Judge:
 
 def _units(_: Path) -> Judge:
     def judge(data: bytes) -> None:
-        units = units_of(memoryview(data))
+        units = np.frombuffer(data[: len(data) // CQ_STORE_UNIT_SIZE * CQ_STORE_UNIT_SIZE], UNIT_DTYPE)
         rows = [CqUnit.of(units, index, index) for index in range(len(units))]
         invalid = [index for index, each in enumerate(rows) if each.physical_offset < 0 or each.store_size <= 0]
-        expect(invalid[0] if invalid else len(rows), count_valid(units), "units before the first invalid one")
+        expect(
+            invalid[0] if invalid else len(rows), count_leading(units, are_valid), "units before the first invalid one"
+        )
         batches = np.frombuffer(
             data[: len(data) // BATCH_UNIT_DTYPE.itemsize * BATCH_UNIT_DTYPE.itemsize], BATCH_UNIT_DTYPE
         )
-        if not 0 <= count_true(are_valid(batches)) <= len(batches):
+        if not 0 <= count_leading(batches, are_valid) <= len(batches):
             raise Finding("more units than there are")
 
     return judge

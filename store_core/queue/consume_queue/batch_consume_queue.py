@@ -16,9 +16,9 @@ from store_core.queue.consume_queue_unit import (
     BATCH_UNIT_DTYPE,
     BATCH_UNIT_SIZE,
     BatchCqUnit,
+    FileUnits,
     batch_units,
-    count_true,
-    readable_units,
+    count_leading,
     uncovered_batches,
 )
 from store_core.queue.queue_assignment import batch_refusal, fitting_batches
@@ -72,9 +72,9 @@ class BatchConsumeQueue(QueueFiles):
         first = self.mapped_file_queue.first_mapped_file
         if first is None:
             self.max_offset_in_queue = 0
-        units = readable_units(first, BATCH_UNIT_DTYPE)
+        units = FileUnits(first, BATCH_UNIT_DTYPE)
         self.min_logic_offset = first.file_from_offset if first is not None else -1
-        self.min_offset_in_queue = int(units["msg_base_offset"][0]) if len(units) else -1
+        self.min_offset_in_queue = int(units[0]["msg_base_offset"]) if len(units) else -1
 
     def _find_max(self) -> None:
         """Read the next index from the last file, or the one before (RocketMQ: ``reviseMaxOffsetInQueue``)."""
@@ -84,8 +84,8 @@ class BatchConsumeQueue(QueueFiles):
     def correct_min_offset(self, min_physical_offset: int) -> None:
         """Move `min_offset_in_queue` past the leading units of the first file that point below the log's start."""
         self._find_min()
-        units = readable_units(self.mapped_file_queue.first_mapped_file, BATCH_UNIT_DTYPE)
-        gone = count_true(units["physical_offset"] < min_physical_offset)
+        units = FileUnits(self.mapped_file_queue.first_mapped_file, BATCH_UNIT_DTYPE)
+        gone = count_leading(units, lambda some: some["physical_offset"] < min_physical_offset)
         if gone:
             unit = BatchCqUnit.of(units, gone - 1)
             self.min_offset_in_queue = unit.queue_offset + unit.batch_size
@@ -155,8 +155,8 @@ class BatchConsumeQueue(QueueFiles):
 
     # ---- reading
 
-    def get_index_buffer(self, queue_offset: int) -> BatchUnitArray | None:
-        """Return the units from the one that holds an index to the end of its file, without copying.
+    def get_index_buffer(self, queue_offset: int) -> FileUnits | None:
+        """Return the units from the one that holds an index to the end of its file, as of a `ConsumeQueue`.
 
         The first unit may begin before the index. None before the first unit, and from `max_offset_in_queue` on.
         """
@@ -166,7 +166,7 @@ class BatchConsumeQueue(QueueFiles):
     def last_unit(self) -> BatchCqUnit | None:
         """The newest unit, from the last file or the one before; None if there is none."""
         for file in reversed(self.mapped_file_queue.mapped_files[-2:]):
-            units = readable_units(file, BATCH_UNIT_DTYPE)
+            units = FileUnits(file, BATCH_UNIT_DTYPE)
             if len(units):
                 return BatchCqUnit.of(units, len(units) - 1)
         return None
@@ -177,7 +177,7 @@ class BatchConsumeQueue(QueueFiles):
         boundary: BoundaryType,
         log: LogTimes | None = None,  # noqa: ARG002 -- as of a `ConsumeQueue`
     ) -> int:
-        """Return the index of the messages stored at a time; see `units_of_time`.
+        """Return the index of the messages stored at a time; see `unit_of_time`.
 
         Store times are in the units, so the log is not read.
 
@@ -186,8 +186,8 @@ class BatchConsumeQueue(QueueFiles):
         Returns: First index of the record found, limited to the queue's bounds; the queue's first index if there is
         none.
         """
-        units = units_of_time(self.mapped_file_queue, timestamp, boundary)
-        found = int(units["msg_base_offset"][0]) if units is not None else -1
+        unit = unit_of_time(self.mapped_file_queue, timestamp, boundary)
+        found = int(unit["msg_base_offset"]) if unit is not None else -1
         return min(max(found, self.min_offset_in_queue), self.max_offset_in_queue)
 
     # ---- truncating and closing
@@ -215,26 +215,25 @@ class BatchConsumeQueue(QueueFiles):
         self.min_offset_in_queue, self.max_offset_in_queue = -1, 0
 
 
-def units_from(queue: MappedFileQueue, queue_offset: int) -> BatchUnitArray | None:
+def units_from(queue: MappedFileQueue, queue_offset: int) -> FileUnits | None:
     """Return the units from the one that holds an index to the end of its file; None if there is none.
 
     The file is the last one that begins at or before the index.
     """
     for file in reversed(queue.mapped_files):
-        units = readable_units(file, BATCH_UNIT_DTYPE)
-        if len(units) and int(units["msg_base_offset"][0]) <= queue_offset:
+        units = FileUnits(file, BATCH_UNIT_DTYPE)
+        if len(units) and int(units[0]["msg_base_offset"]) <= queue_offset:
             index = _floor(units, queue_offset)
-            return units[index:] if index is not None else None
+            return FileUnits(file, BATCH_UNIT_DTYPE, index * BATCH_UNIT_SIZE) if index is not None else None
     return None
 
 
-def _floor(units: BatchUnitArray, queue_offset: int) -> int | None:
+def _floor(units: FileUnits, queue_offset: int) -> int | None:
     """Find the last unit that begins at or before an index (RocketMQ: ``BatchConsumeQueue.binarySearch``)."""
-    bases = units["msg_base_offset"]
     left, right = 0, len(units) - 1
     while left <= right:
         middle = (left + right) // 2
-        base = int(bases[middle])
+        base = int(units[middle]["msg_base_offset"])
         if base == queue_offset:
             return middle
         if base > queue_offset:
@@ -242,13 +241,13 @@ def _floor(units: BatchUnitArray, queue_offset: int) -> int | None:
         elif middle > left:
             left = middle
         else:
-            following = middle + 1
-            return following if following < len(units) and int(bases[following]) <= queue_offset else middle
+            is_following = middle + 1 < len(units) and units[middle + 1]["msg_base_offset"] <= queue_offset
+            return middle + is_following
     return None
 
 
-def units_of_time(queue: MappedFileQueue, timestamp: int, boundary: BoundaryType) -> BatchUnitArray | None:
-    """Return the units from the one for a time to the end of its file; None where RocketMQ returns -1.
+def unit_of_time(queue: MappedFileQueue, timestamp: int, boundary: BoundaryType) -> np.void | None:
+    """Return the unit for a time; None where RocketMQ returns -1.
 
     At or after the time of the file's last unit it is that unit, for both boundaries. Before that,
     `BoundaryType.LOWER` selects the first unit stored at the time or later. `BoundaryType.UPPER` often selects none, or
@@ -257,31 +256,30 @@ def units_of_time(queue: MappedFileQueue, timestamp: int, boundary: BoundaryType
     units = _units_for_time(queue, timestamp)
     if not len(units):
         return None
-    if timestamp >= int(units["store_timestamp"][-1]):
-        return units[-1:]
+    if timestamp >= units[-1]["store_timestamp"]:
+        return units[-1]
     index = _at_time(units, timestamp, is_lower=boundary is BoundaryType.LOWER)
-    return units[index:] if index is not None else None
+    return units[index] if index is not None else None
 
 
-def _units_for_time(queue: MappedFileQueue, timestamp: int) -> BatchUnitArray:
+def _units_for_time(queue: MappedFileQueue, timestamp: int) -> FileUnits:
     """Choose a file: the last if it begins in time, else the one that begins last of those that do, else the first."""
-    last = readable_units(queue.last_mapped_file, BATCH_UNIT_DTYPE)
-    if len(last) and int(last["store_timestamp"][0]) <= timestamp:
+    last = FileUnits(queue.last_mapped_file, BATCH_UNIT_DTYPE)
+    if len(last) and last[0]["store_timestamp"] <= timestamp:
         return last
-    filled = [units for file in queue.mapped_files if len(units := readable_units(file, BATCH_UNIT_DTYPE))]
-    begun = [units for units in filled if int(units["store_timestamp"][0]) <= timestamp]
+    filled = [units for file in queue.mapped_files if (units := FileUnits(file, BATCH_UNIT_DTYPE))]
+    begun = [units for units in filled if units[0]["store_timestamp"] <= timestamp]
     # Of files that begin at the same time, the later one: `max` returns the first.
-    best = max(reversed(begun), key=lambda units: int(units["store_timestamp"][0]), default=None)
-    return best if best is not None else readable_units(queue.first_mapped_file, BATCH_UNIT_DTYPE)
+    best = max(reversed(begun), key=lambda units: int(units[0]["store_timestamp"]), default=None)
+    return best if best is not None else FileUnits(queue.first_mapped_file, BATCH_UNIT_DTYPE)
 
 
-def _at_time(units: BatchUnitArray, timestamp: int, *, is_lower: bool) -> int | None:
+def _at_time(units: FileUnits, timestamp: int, *, is_lower: bool) -> int | None:
     """Search the units of a file (RocketMQ: ``BatchConsumeQueue.binarySearchRight``)."""
-    times = units["store_timestamp"]
     left, right = 0, len(units) - 1
     while left <= right:
         middle = (left + right) // 2
-        time = int(times[middle])
+        time = int(units[middle]["store_timestamp"])
         if middle == right:
             return middle if time >= timestamp else None
         if middle == left:

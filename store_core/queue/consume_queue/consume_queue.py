@@ -22,11 +22,11 @@ from store_core.queue.consume_queue_unit import (
     UNIT_DTYPE,
     UNIT_SEAL,
     CqUnit,
+    FileUnits,
     coverage,
     coverages,
     pre_blank,
     stored_units,
-    units_of,
     units_per_file,
 )
 from store_core.queue.queue_assignment import index_limit, index_refusal
@@ -520,22 +520,16 @@ class ConsumeQueue(QueueFiles):
         """Return the index of the first unit of the file after the one that holds `queue_offset`."""
         return queue_offset + self._units_per_file - queue_offset % self._units_per_file
 
-    def get_index_buffer(self, queue_offset: int, most: int | None = None) -> UnitArray | None:
-        """Return the units from an index to the end of its file, or so many of these, without copying.
+    def get_index_buffer(self, queue_offset: int) -> UnitArray | FileUnits | None:
+        """Return the units from an index to the end of its file, which are read when they are asked for.
 
-        Returns: Of dtype `store_core.queue.consume_queue_unit.UNIT_DTYPE`, read-only. None below the minimum,
-        beyond the end, and in a hole between files. It stays valid when the file is deleted.
+        None below the minimum, beyond the end, and in a hole between files. They outlive the file.
         """
         wanted = queue_offset * CQ_STORE_UNIT_SIZE
         if queue_offset < 0 or wanted < self.min_logic_offset:
             return None
         file = self.mapped_file_queue.find_mapped_file_by_offset(wanted)
-        if file is None:
-            return None
-        position = wanted % file.file_size
-        size, room = (most or 0) * CQ_STORE_UNIT_SIZE, file.read_position - position
-        view = file.select(position, size if 0 < size < room else None)
-        return units_of(view) if view is not None else None
+        return FileUnits(file, begin=wanted % self.mapped_file_queue.file_size) or None
 
     @property
     def last_unit(self) -> CqUnit | None:

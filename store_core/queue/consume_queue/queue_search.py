@@ -20,13 +20,14 @@ do not increase, or records can't be read, the result depends on which units are
 from __future__ import annotations
 
 from enum import Enum
+from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, count_valid, coverages, readable_units, units_of
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, FileUnits, are_valid, count_leading, coverages
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,8 +74,8 @@ def recover(queue: MappedFileQueue, kind: np.dtype[np.void], features: ReleaseRu
         return None
     end, found = files[0].file_from_offset, QueueEnd(None, _NO_EXT_ADDRESS, ())
     for file in files:
-        units = readable_units(file, kind)
-        count = count_valid(units)
+        units = FileUnits(file, kind)[:]
+        count = count_leading(units, are_valid)
         end = file.file_from_offset + count * kind.itemsize
         found = _last(units[:count], features, found)
         if count < len(units):
@@ -117,10 +118,10 @@ def truncate(queue: MappedFileQueue, kind: np.dtype[np.void], physical_offset: i
     notes: list[str] = []
     found = QueueEnd(None, _NO_EXT_ADDRESS, ())
     while (file := queue.last_mapped_file) is not None:
-        units = units_of(file.segment.view(0, file.file_size), kind)
+        units = np.frombuffer(file.segment.view(0, file.file_size), kind)
         if int(units["physical_offset"][0]) < physical_offset:
             position = file.wrote_position
-            kept = 1 + count_valid(units[1:])
+            kept = 1 + count_leading(units[1:], are_valid)
             beyond = np.flatnonzero(units["physical_offset"][1:kept] >= physical_offset)
             kept = int(beyond[0]) + 1 if len(beyond) else kept
             end = kept * kind.itemsize
@@ -160,11 +161,11 @@ def first_live(
     if file is None or last is None:
         return None
     if not features.halves_queue_for_min_offset:
-        return _first_hit(readable_units(file), file.file_from_offset, min_physical_offset)
+        return _first_hit(FileUnits(file), file.file_from_offset, min_physical_offset)
     if min_logic_offset >= queue.max_offset:
         return None
-    newest = last.select(last.read_position - CQ_STORE_UNIT_SIZE, CQ_STORE_UNIT_SIZE)
-    if newest is not None and int(units_of(newest)["physical_offset"][0]) < min_physical_offset:
+    newest = FileUnits(last)
+    if len(newest) and int(newest[-1]["physical_offset"]) < min_physical_offset:
         return FirstLive(queue.max_offset, _NO_EXT_ADDRESS)
     return _search_live(file, min_logic_offset, min_physical_offset)
 
@@ -172,32 +173,28 @@ def first_live(
 def _search_live(file: MappedFile, min_logic_offset: int, min_physical_offset: int) -> FirstLive | None:
     """Perform steps 3 and 4 of `first_live`."""
     start = max(min_logic_offset - file.file_from_offset, 0)
-    view = file.select(start)
-    if view is None:
-        return None
-    units = units_of(view)
+    units = FileUnits(file, begin=start)
     is_intact = min_logic_offset >= file.file_from_offset
-    if is_intact and int(units["physical_offset"][0]) >= min_physical_offset:
+    if not len(units) or (is_intact and int(units[0]["physical_offset"]) >= min_physical_offset):
         return None
     low, high = _halve(units, min_physical_offset)
     first = file.file_from_offset + start + low * CQ_STORE_UNIT_SIZE
     return _first_hit(units[low : high + 1], first, min_physical_offset)
 
 
-def _first_hit(units: UnitArray, logic_offset: int, min_physical_offset: int) -> FirstLive | None:
-    hits = units["physical_offset"] >= min_physical_offset
-    if not hits.any():
+def _first_hit(units: UnitArray | FileUnits, logic_offset: int, min_physical_offset: int) -> FirstLive | None:
+    index = count_leading(units, lambda some: some["physical_offset"] < min_physical_offset)
+    if index == len(units):
         return None
-    index = int(hits.argmax())
-    return FirstLive(logic_offset + index * CQ_STORE_UNIT_SIZE, int(units["tags_code"][index]))
+    return FirstLive(logic_offset + index * CQ_STORE_UNIT_SIZE, int(units[index]["tags_code"]))
 
 
-def _halve(units: UnitArray, min_physical_offset: int) -> tuple[int, int]:
+def _halve(units: FileUnits, min_physical_offset: int) -> tuple[int, int]:
     """Narrow the boundary down to two units, or one that points exactly to the log's start."""
     low, high = 0, len(units) - 1
     while high - low > 1:
         middle = (low + high) // 2
-        found = int(units["physical_offset"][middle])
+        found = int(units[middle]["physical_offset"])
         if found == min_physical_offset:
             return middle, middle
         if found > min_physical_offset:
@@ -267,10 +264,9 @@ class TimeSearch:
             file = self._file_by_time(queue, timestamp, boundary, log)
         else:
             file = queue.get_mapped_file_by_time(timestamp)
-        view = file.select(0) if file is not None else None
-        if file is None or view is None:
+        units = FileUnits(file)
+        if file is None or not len(units):
             return 0
-        units = units_of(view)
         floor = max(min_logic_offset - file.file_from_offset, 0) // CQ_STORE_UNIT_SIZE
         searched = _Range(file.file_from_offset, floor, len(units) - 1)
         times = _Times(units, log)
@@ -297,9 +293,9 @@ def _note_time(times: WeakKeyDictionary[MappedFile, int], file: MappedFile, posi
     """Remember the store time of a unit; one that can't be read is tried again next time."""
     if file in times:
         return
-    view = file.select(position, CQ_STORE_UNIT_SIZE)
-    if view is not None:
-        physical_offset, size, _ = units_of(view)[0].item()
+    units = FileUnits(file, begin=position)
+    if len(units):
+        physical_offset, size, _ = units[0].item()
         time = log.store_time(physical_offset, size)
         if time > 0:
             times[file] = time
@@ -329,18 +325,17 @@ def search_bounded(first: int, last: int, times: SearchedUnits, timestamp: int, 
 class _Times:
     """Store times of a file's units."""
 
-    def __init__(self, units: UnitArray, log: LogTimes) -> None:
-        self._units = units
+    def __init__(self, units: FileUnits, log: LogTimes) -> None:
+        self._place = lru_cache(1)(lambda index: units[index].item()[:2])
         self._log = log
 
     def of(self, index: int) -> int:
         """Return the store time of a unit; -1 if its record can't be read."""
-        physical_offset, size, _ = self._units[index].item()
-        return self._log.store_time(physical_offset, size)
+        return self._log.store_time(*self._place(index))
 
     def is_gone(self, index: int) -> bool:
         """Return whether a unit points below the log's start."""
-        return int(self._units["physical_offset"][index]) < self._log.min_offset
+        return self._place(index)[0] < self._log.min_offset
 
 
 class _Around(NamedTuple):

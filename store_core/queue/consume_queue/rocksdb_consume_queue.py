@@ -9,13 +9,12 @@ import numpy as np
 
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes, SearchedUnits, search_bounded
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, coverage
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, FileUnits, UnitArray, coverage
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.mapped_file import MappedFile
-    from store_core.queue.consume_queue_unit import UnitArray
     from store_core.queue.rocksdb_queues import RocksdbQueues, StoredUnits
 
 
@@ -74,10 +73,10 @@ class RocksdbConsumeQueue(ConsumeQueue):
         """Index after the last unit; 0 without any."""
         return max(self._stored_end, super().max_offset_in_queue)
 
-    def get_index_buffer(self, queue_offset: int, most: int | None = None) -> UnitArray | None:
+    def get_index_buffer(self, queue_offset: int) -> UnitArray | FileUnits | None:
         """Return some units from an index on; None below the minimum, beyond the end, and where units are missing."""
         if queue_offset >= self._stored_end:
-            return super().get_index_buffer(queue_offset, most)
+            return super().get_index_buffer(queue_offset)
         if queue_offset < 0 or queue_offset < self.min_offset_in_queue:
             return None
         found = self._units_from(queue_offset, _READ_AT_ONCE)
@@ -89,7 +88,7 @@ class RocksdbConsumeQueue(ConsumeQueue):
             return None
         units = _plain(found.units[:count])
         more = super().get_index_buffer(self._stored_end) if queue_offset + count == self._stored_end else None
-        return units if more is None else np.concatenate([units, more])
+        return units if more is None else np.concatenate([units, more[:]])
 
     def roll_next_file(self, queue_offset: int) -> int:
         """Return the index from which to go on where there is no unit at an index."""
@@ -166,4 +165,4 @@ class _AllUnits(SearchedUnits):
     def is_gone(self, index: int) -> bool:
         """Return whether a unit points below the log's start, or is missing."""
         units = self._queue.get_index_buffer(index)
-        return units is None or int(units["physical_offset"][0]) < self._log.min_offset
+        return units is None or int(units[0]["physical_offset"]) < self._log.min_offset

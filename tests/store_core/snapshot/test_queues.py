@@ -53,7 +53,7 @@ def _of_writer(queue: ConsumeQueue) -> list[tuple[int, int, int]]:
     found = []
     offset = queue.min_offset_in_queue
     while (units := queue.get_index_buffer(offset)) is not None and len(units):
-        rows = zip(units["physical_offset"].tolist(), units["store_size"].tolist(), strict=True)
+        rows = (unit.item()[:2] for unit in units[:])
         found += [(offset + number, *row) for number, row in enumerate(rows)]
         offset += len(units)
     return found

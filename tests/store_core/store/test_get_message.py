@@ -43,11 +43,11 @@ class Queue:
     def max_offset_in_queue(self) -> int:
         return self.first + len(self.units) if self.units else 0
 
-    def get_index_buffer(self, offset: int, most: int | None = None) -> UnitArray | None:
+    def get_index_buffer(self, offset: int) -> UnitArray | None:
         if offset // self.per_file == self.hole:
             return None
         end = self.roll_next_file(offset) - self.first
-        return np.array(self.units[offset - self.first : end], UNIT_DTYPE)[:most]
+        return np.array(self.units[offset - self.first : end], UNIT_DTYPE)
 
     def roll_next_file(self, offset: int) -> int:
         return offset + self.per_file - offset % self.per_file

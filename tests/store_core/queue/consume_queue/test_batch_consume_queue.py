@@ -117,7 +117,7 @@ def _state(queue: BatchConsumeQueue) -> dict[str, Any]:
 
 def _first_base(queue: BatchConsumeQueue, queue_offset: int) -> int | None:
     units = queue.get_index_buffer(queue_offset)
-    return None if units is None else int(units["msg_base_offset"][0])
+    return None if units is None else int(units[0]["msg_base_offset"])
 
 
 def test_a_unit_has_46_bytes_as_rocketmq_lays_them_out(maker: _Maker) -> None:

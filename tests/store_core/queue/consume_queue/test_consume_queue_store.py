@@ -511,7 +511,7 @@ def test_queues_are_read_while_records_are_put(maker: _Maker) -> None:
         while not done:
             for queue in queues.queues():
                 units = queue.get_index_buffer(0)
-                if units is not None and np.any(units["store_size"] != 100):
+                if units is not None and np.any(units[:]["store_size"] != 100):
                     wrong.append(queue.topic)
 
     reader = Thread(target=read)
