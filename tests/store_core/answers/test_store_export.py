@@ -188,16 +188,19 @@ def test_a_last_record_that_is_damaged_is_not_exported_and_noted(log: LogBuilder
         assert Verdict.CLEAN is report.verdict
 
 
-def test_a_segment_that_is_missing_among_those_exported_is_lost(log: LogBuilder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_left", [False, True])
+def test_a_segment_that_is_missing_among_those_exported_is_lost(is_left: bool, log: LogBuilder, tmp_path: Path) -> None:
     store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
     missing = sorted((store / "commitlog").iterdir())[1]
     size = missing.stat().st_size
     missing.unlink()
+    if is_left:
+        missing.touch()  # an empty file
     report, later = export(store, lake), export(store, lake)
     (note,) = report.found.notes
 
     assert report.found.messages == len(log_rows_there(store)) < len(log.records)
-    assert f"segment {missing.name} is missing" in note
+    assert (f"segment {missing} is too short" if is_left else f"segment {missing.name} is missing") in note
     assert "fail_on_data_loss" not in note
     assert (size, Verdict.DAMAGED) == (report.found.lost_bytes, report.verdict)
     assert (0, Verdict.CLEAN) == (later.found.lost_bytes, later.verdict)  # it is in the ledger

@@ -50,7 +50,8 @@ def batch_ranges(log: LogSegments, start: LogPosition, end: LogPosition, options
         if options.is_strict:
             raise problem
         _log.warning("%s", problem.problem)
-    return list(split_ranges(list(_whole(segments, start, end, Log(log.segments).usual_size)), options))
+    whole = _whole(segments, start, end, Log(log.segments).usual_size)
+    return list(split_ranges([part for part in whole if part.begin < part.end], options))  # an empty file has none
 
 
 def _whole(segments: list[Segment], start: LogPosition, end: LogPosition, usual: int) -> Iterator[ReadRange]:

@@ -453,11 +453,15 @@ def test_a_segment_that_is_missing_at_the_position_is_not_skipped(
     assert "are lost" in caplog.text
 
 
+@pytest.mark.parametrize("is_left", [False, True])
 @pytest.mark.parametrize("most", [2, 3, 1000])
 def test_a_hole_ends_or_not_by_the_mode_wherever_a_batch_ends(
-    followed: Followed, most: int, caplog: pytest.LogCaptureFixture
+    followed: Followed, most: int, is_left: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    (followed.root / "commitlog" / f"{2 * SIZE:020d}").unlink()
+    hole = followed.root / "commitlog" / f"{2 * SIZE:020d}"
+    hole.unlink()
+    if is_left:
+        hole.touch()  # an empty file
     left = [offset for offset in followed.offsets if not 2 * SIZE <= offset < 3 * SIZE]
     with pytest.raises((MissingSegmentsError, SegmentLayoutError), match="mode=DROPMALFORMED or PERMISSIVE"):
         followed.drain(followed.first(), ReadLimits(max_records=most))
@@ -466,7 +470,7 @@ def test_a_hole_ends_or_not_by_the_mode_wherever_a_batch_ends(
     assert left == [
         each for batch in followed.drain(followed.first(), ReadLimits(max_records=most))[0] for each in batch
     ]
-    assert "missing" in caplog.text
+    assert ("too short" if is_left else "missing") in caplog.text
 
 
 def test_odd_files_are_told_once(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
