@@ -78,8 +78,6 @@ class Bill(Answer["BillReport"]):
         topics = _Topics(found, counts.bytes, log.usual_size, configured)
         tables = {name: top_rows(getattr(found, name), self.rows, _SUMMED) for name in ("queues", "tags", "producers")}
         tables |= {"topics": topics.rows(self.rows), "kinds": topics.kinds(), "days": _days(found.days, self.rows)}
-        for row in (row for rows in tables.values() for row in rows):
-            row["percent"] = round(100 * row["bytes"] / counts.bytes, 2) if counts.bytes else 0.0
         facts = BillFacts(
             store=scan.store,
             messages=counts.messages,
@@ -96,7 +94,7 @@ class Bill(Answer["BillReport"]):
                 *((note for name, what in _TABLES.items() for note in uncertain_note(getattr(found, name), what))),
             ),
         )
-        return BillReport.of(facts, tables)
+        return BillReport.of(facts, tables).over_stores()
 
 
 bill = function_of(Bill)
@@ -355,7 +353,7 @@ class BillReport(Report[BillFacts]):
     IS_JUDGEMENT: ClassVar = False
 
     def over_stores(self) -> BillReport:
-        """Say what share of the bytes of all stores each row has."""
+        """Say what share of the bytes of all records each row has."""
         tables = {}
         for name, rows in self.tables.items():
             shares = [

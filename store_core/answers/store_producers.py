@@ -415,16 +415,13 @@ class ProducersReport(Report[ProducersFacts]):
     @property
     def plots(self) -> tuple[Plot, ...]:
         """The median skew of each host, and the median size of each topic."""
-        hosts = (_bar(row, row["host"], "ms", Tone.BAD if row["ahead"] else Tone.PLAIN) for row in self._rows("hosts"))
-        sizes = (_bar(row, row["topic"], "bytes", Tone.PLAIN) for row in self._rows("sizes"))
+        rows = {name: self.tables[name].to_pylist() for name in ("hosts", "sizes")}
+        hosts = (_bar(row, row["host"], "ms", Tone.BAD if row["ahead"] else Tone.PLAIN) for row in rows["hosts"])
+        sizes = (_bar(row, row["topic"], "bytes", Tone.PLAIN) for row in rows["sizes"])
         return (
             Bars("Milliseconds from born to stored: median, before percentile 99", tuple(hosts)),
             Bars("Bytes of records: median, before percentile 99", tuple(sizes)),
         )
-
-    def _rows(self, name: str) -> list[dict[str, object]]:
-        rows: list[dict[str, object]] = self.tables[name].to_pylist()
-        return rows
 
     def _lines(self) -> Iterator[str]:
         found = self.found
@@ -447,6 +444,6 @@ class ProducersReport(Report[ProducersFacts]):
         yield from found.notes
 
 
-def _bar(row: dict[str, object], name: object, unit: str, tone: Tone) -> Bar:
-    median, high = (int(str(row[each])) for each in ("p50", "p99"))
+def _bar(row: dict[str, Any], name: object, unit: str, tone: Tone) -> Bar:
+    median, high = row["p50"], row["p99"]
     return Bar(str(name), max(median, 0), tone, f"{median:,} {unit}, p99 {high:,}", max(high, 0))
