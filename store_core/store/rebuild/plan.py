@@ -318,7 +318,8 @@ def _use_of(options: RebuildOptions) -> StoreUse:
 
 
 def _check_output(store: Path, output: Path, *, is_replaced: bool) -> None:
-    check_is_no_url(output)
+    if not isinstance(output, UrlPath):  # beside a store that a check reads by URL; nothing is written
+        check_is_no_url(output)
     taken = [store / name for name in (COMMIT_LOG, *QUEUE_KINDS, INDEX_DIRECTORY, CONFIG_DIRECTORY)]
     if output == store or any(output == place or place in output.parents for place in taken):
         raise InvalidOptionError(f"--output {output} would be written into the store's own files: give another path")
