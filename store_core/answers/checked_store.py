@@ -1,256 +1,442 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store that is checked: log, queues and index against each other, as of one moment."""
+"""A store that is checked: what is wrong in log, queues, configuration and checkpoint that no crash explains."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, cast
 
-from store_core.answers.index_chains import ChainJob
-from store_core.answers.index_findings import add_index
-from store_core.answers.log_findings import NOT_ASKED, CheckedStore, ConfigFiles, dispatch_start
-from store_core.errors import CorruptRecordError, SegmentVanishedError
-from store_core.files.access import explained_access
-from store_core.files.clock import Clock, SystemClock
-from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.names import INDEX_DIRECTORY
-from store_core.files.store_kind import StoreUse, check_store_kind, has_queues
-from store_core.files.store_lock import ABORT_FILE, is_lock_held
-from store_core.files.store_path import absolute_path_of, path_of
+import numpy as np
+
+from store_core.answers.delay_states import stray_timers
+from store_core.errors import CorruptRecordError, SegmentLayoutError, UnsupportedStoreError
+from store_core.files.file_system import OsFileSystem
+from store_core.files.names import CHECKPOINT_FILE
+from store_core.files.segment_paths import list_for_loading
+from store_core.files.store_kind import queue_database
+from store_core.files.store_path import log_directories
 from store_core.format.record.delayed import SCHEDULE_TOPIC
-from store_core.format.words import counted
-from store_core.snapshot.config import configured_batch_topics
-from store_core.snapshot.index import Index
-from store_core.snapshot.likely_release import LikelyRelease
-from store_core.snapshot.log import Log
-from store_core.snapshot.log_end import LiveMoment, find_end
-from store_core.snapshot.store import store_at
-from store_core.store.rebuild.findings import FindingKind
-from store_core.store.rebuild.job import RebuildJob, rebuild_by
-from store_core.store.rebuild.plan import RebuildPlan
-from store_core.store.rebuild.queue_compare import LogBounds
-from store_core.store.rebuild.report import RebuildReport, check_wanted, inference_notes
-from store_core.store.rebuild.segment_part import arrives_at
+from store_core.format.record.scan import StopReason
+from store_core.format.times import iso_time
+from store_core.snapshot.config import (
+    CONFIG_KINDS,
+    CONSUMER_OFFSETS,
+    DELAY_OFFSETS,
+    LOG_OFFSETS,
+    LOG_TIMES,
+    RECOVERY_MARGIN_MS,
+    TOPICS,
+    Config,
+    ConfigFile,
+    checkpoint_fields,
+    read_checkpoint,
+)
+from store_core.snapshot.timers import Timers
+from store_core.store.message_store import DefaultMessageStore
+from store_core.store.rebuild.findings import Finding, FindingKind, Tally
+from store_core.store.rebuild.lost_ranges import LostBytes
+from store_core.store.rebuild.queue_compare import NO_UNITS, StoredQueues, judge_queue
+from store_core.store.rebuild.segment_scan import NO_STORE_TIME, WRONG_RECORD_CRC
+from store_core.store.store_layout import config_of
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
+    from store_core.answers.index_chains import ChainCheck
+    from store_core.files.clock import Clock
     from store_core.format.release import Release
     from store_core.snapshot.index import LoadedIndex
-    from store_core.store.parts import Engine
-    from store_core.store.rebuild.plan import RebuildOptions, RebuildRules
+    from store_core.snapshot.log import Log
+    from store_core.store.rebuild.lost_ranges import LostRange
+    from store_core.store.rebuild.plan import RebuildOptions, RebuildPlan
+    from store_core.store.rebuild.queue_compare import LogBounds, QueueJudgement
+    from store_core.store.rebuild.queue_files import QueueReport
+    from store_core.store.rebuild.report import RebuildReport
 
 
-_MOST_LOOKS: Final = 6
-"""Checks of a live store until keys count as missing from an index that stands still."""
+NOT_ASKED: Final = -1
+_NOWHERE: Final = 2**63 - 1
 
-_ATTEMPTS: Final = 100
-"""Attempts of a check whose segments a broker deletes meanwhile; each deletes one, so that they end."""
-
-_LOG_ALONE: Final = (
-    "consume queues and key index are not in this copy: the log was checked, and nothing else. If the broker has none "
-    "either, `commitlog repair` makes them from the log"
-)
-_SEEMS_OPEN: Final = (
-    "there is no file abort, so the store counts as closed; but its log and queues do not end at the same place, as in "
-    "a copy of an open store. If it is one, make an empty file {}, and check again: then what comes of copying an open "
-    "store is not reported as a finding"
-)
-_OWN_LEVELS: Final = (
-    f"units of {SCHEDULE_TOPIC} say when their messages are due, by the broker's messageDelayLevel; RocketMQ's usual "
-    f"levels are assumed. If the broker has others, give its configuration (--config): without it "
-    f"unit_wrong_tags_code is reported of units that are right, and a repair would change when messages are due"
-)
-_NO_INDEX: Final = "the index is not checked: by its configuration (messageIndexEnable=false) the broker keeps none"
-_NO_INDEX_FILE: Final = (
-    "the index is not checked: the store has no index file, as with messageIndexEnable=false, so a search by key finds "
-    "nothing. If its broker keeps an index, give the broker's configuration to have each key reported; "
-    "commitlog rebuild index makes an index from the log"
-)
-
-
-def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair knows
-    engine: Engine,
-    path: str | os.PathLike[str],
-    options: RebuildOptions,
-    release: str | None,
-    *,
-    clock: Clock | None = None,
-    is_ours: bool = False,
-    misses_all: bool = False,
-    is_of_all: bool = True,
-) -> CheckedStore:
-    """Compare a store with what a rebuild by these options would make, and judge its other files.
-
-    * `release`: Whose rules are followed; None for the one that served the store last, as far as its files tell.
-    * `is_ours`: Whether the caller holds the store's lock, so that no broker is writing.
-    * `misses_all`: Whether all units and entries are missing where a copy has neither queues nor an index, for who will
-      make them.
-    * `is_of_all`: Whether configuration, timers and checkpoint are judged, too.
-    """
-    engine.expect(RebuildJob, ChainJob)
-    with explained_access(path_of(path)):
-        is_log_alone = not misses_all and _is_log_alone(path_of(path))
-        repeated = _Check(engine, path, clock or SystemClock(), is_ours, is_log_alone, is_of_all)
-        if release is not None:
-            return repeated.run(replace(options, release=release))
-        store = store_at(path, None, options.config, options.store_path_commit_log)
-        return _by_likely_release(LikelyRelease.of(absolute_path_of(store)), repeated, options)
-
-
-def _by_likely_release(told: LikelyRelease, repeated: _Check, options: RebuildOptions) -> CheckedStore:
-    """Check a store by the release that its files tell; where several may be, by the one that explains most."""
-    tried: list[CheckedStore] = []
-    for release in told.releases:
-        tried.append(repeated.run(replace(options, release=release)))
-        if not any(kind.depends_on_release for kind, _ in tried[-1].tally.counts):
-            break
-    best = min(tried, key=lambda each: (each.foreign_count, each.finding_count))
-    others = [
-        f"by the rules of {each.plan.options.release} it has {counted(each.finding_count, 'finding')}" for each in tried
-    ]
-    return replace(best, release_why="; ".join([told.why, *(others if best is not tried[0] else ())]))
+_KINDS: Final = {
+    StopReason.BAD_CRC.value: FindingKind.LOG_CRC,
+    WRONG_RECORD_CRC: FindingKind.LOG_RECORD_CRC,
+    NO_STORE_TIME: FindingKind.LOG_TIME,
+}
+"""Why bytes are no record -> the kind of finding, where it is not damage."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Check:
-    """Checks a store, again where a broker writes meanwhile."""
+class CheckedStore:
+    """What a check has compared and read, and a tally of what is wrong with it."""
 
-    engine: Engine
-    path: str | os.PathLike[str]
-    clock: Clock
-    is_ours: bool
-    is_log_alone: bool
-    is_of_all: bool
+    plan: RebuildPlan  # of the comparison: the rules that were followed
+    bounds: LogBounds
+    log: Log
+    compared: RebuildReport  # the comparison, in which each unit is judged
+    index: LoadedIndex
+    chains: Sequence[ChainCheck]  # of the index files that are loaded, oldest first; none if the index is not checked
+    config: ConfigFiles
+    restart_from: int = NOT_ASKED
+    """Physical offset from which a restart adds the units that queues lack at their ends; `NOT_ASKED` if that is not
+    known, then from after the last record of which any queue has a unit."""
+    tally: Tally = field(default_factory=Tally)  # has all places with findings
+    notes: tuple[str, ...] = ()
+    release_why: str = ""  # why of the release whose rules were followed; empty if it was asked for
 
-    def run(self, options: RebuildOptions) -> CheckedStore:
-        """Check a store; of a live one keep the findings that the next checks have, too."""
-        first = found = self._check_once(options, None)
-        if not (first.tally.counts and first.bounds.moment):
-            return first
-        # What only seems wrong because a broker was writing is not there when it is looked at again.
-        for _ in range(_MOST_LOOKS - 1):
-            found = self._check_once(options, first.bounds.moment).common_with(found)
-            if not found.is_index_pending(first):
-                break
-        return found
+    @property
+    def is_live(self) -> bool:
+        """Whether a broker holds the store."""
+        return self.bounds.moment is not None
 
-    def _check_once(self, options: RebuildOptions, earlier: LiveMoment | None) -> CheckedStore:
-        """Check a store once; begin again if its broker deletes a segment meanwhile."""
-        for attempt in range(_ATTEMPTS):
-            plan = self._plan(options)
-            is_live = not self.is_ours and is_lock_held(plan.store)
-            try:
-                return self._checked(plan, earlier, is_live=is_live)
-            except SegmentVanishedError:
-                if not is_live or attempt + 1 == _ATTEMPTS:
-                    raise
-        raise AssertionError("unreachable")
+    @property
+    def finding_count(self) -> int:
+        """How many findings there are."""
+        return sum(count for _, count in self.tally.counts)
 
-    def _plan(self, options: RebuildOptions) -> RebuildPlan:
-        plan = RebuildPlan.of(self.path, options, _readable_batch_topics if self.is_of_all else configured_batch_topics)
-        rules = replace(plan.rules, is_proven=True)
-        if self.is_log_alone:
-            rules = replace(rules, has_queues=False, has_index=False)
-            return replace(plan, rules=rules, assumptions=())
-        return replace(plan, rules=replace(rules, has_index=_has_index(plan)) if self.is_of_all else rules)
+    @property
+    def foreign_count(self) -> int:
+        """How many findings are of what the release does not leave; what is missing may be lost, whoever wrote it."""
+        counts = self.tally.counts
+        return sum(count for kind, count in counts if kind.depends_on_release and not kind.endswith("_missing"))
 
-    def _checked(self, plan: RebuildPlan, earlier: LiveMoment | None, *, is_live: bool) -> CheckedStore:
-        """Compare queues and index with the log, then judge them and the other files."""
-        store, rules = plan.store, plan.rules
-        is_open = is_live or (store / ABORT_FILE).exists()
-        log = Log.of(store)
-        if is_live:
-            supposed = LogBounds(plan.min_offset, LiveMoment.take(store, rules.queue_rules, earlier), is_open=True)
-        else:  # where a closed one ends is told by its last part
-            supposed = LogBounds(plan.min_offset, end=find_end(log.segments, by_tail=True), is_open=is_open)
-        index = Index(store).loaded(rules.queue_rules, is_open=is_open)
-        chains = ChainJob(index.files if rules.has_index else (), log, supposed.log_end, is_open)
-        checks = self.engine.run(chains) if chains.parts else []
-        for file, check in zip(chains.parts, checks, strict=True):
-            file.reaches = check.reaches  # so that each part of the comparison reads only windows of its own
-        bounds, compared = self._compared(plan, log, supposed, index)
-        if chains.parts and bounds.log_end != chains.log_end:
-            checks = self.engine.run(replace(chains, log_end=bounds.log_end))
-        restart = NOT_ASKED
-        if bounds.has_crashed and any(each.missing_from >= 0 for each in compared.judged):
-            restart = dispatch_start(store, plan.options, rules.queue_rules.batch_topics, self.clock)
-        config = ConfigFiles(store, rules.queue_rules.release)
-        checked = CheckedStore(plan, bounds, log, compared, index, checks, config, restart)
-        checked.add_compared()
-        if rules.has_index:
-            add_index(checked)
-        if self.is_of_all:
-            checked.add_beside()
-        return replace(checked, notes=tuple(_notes(checked, is_of_all=self.is_of_all)))
+    def is_index_pending(self, first: Self) -> bool:
+        """Whether keys are missing from an index that stood still since a first look, while the log grew.
 
-    def _compared(
-        self, plan: RebuildPlan, log: Log, supposed: LogBounds, index: LoadedIndex
-    ) -> tuple[LogBounds, RebuildReport]:
-        """Compare queues and index with the log; across damage, so that not everything after it differs.
-
-        The supposed end is proven by the comparison if that arrives there. If not, the log is followed to its end, and
-        compared again where that is another one.
+        A writer may gather entries for some seconds, so that alone is no finding yet.
         """
+        now, then = self.bounds.moment, first.bounds.moment
+        is_missing = FindingKind.INDEX_MISSING in dict(self.tally.counts)
+        return is_missing and now is not None and then is not None and now.is_index_behind(then)
 
-        def within(bounds: LogBounds, rules: RebuildRules) -> RebuildReport:
-            output, clock = plan.output, self.clock
-            return rebuild_by(self.engine, plan.store, output, rules, compared=bounds, index=index, clock=clock)
+    def common_with(self, earlier: Self) -> Self:
+        """Return the check with only those findings that an earlier one also has."""
+        return replace(self, tally=self.tally.common_with(earlier.tally))
 
-        bounds, is_live = supposed, supposed.moment is not None
-        report = within(bounds, plan.rules)
-        if not (is_live or arrives_at(report.outcomes, bounds.log_end)):
-            bounds = bounds._replace(end=find_end(log.segments))
-        is_salvaged = report.is_doubtful or (not is_live and report.read_end_offset < bounds.log_end)
-        if is_salvaged or bounds != supposed:
-            report = within(bounds, replace(plan.rules, is_salvaged=is_salvaged))
-        check_wanted(report, plan.store, plan.rules, OsFileSystem())
-        return bounds, report
+    def certificates(self) -> Iterator[dict[str, Any]]:
+        """Yield what is certain of each queue: rows of the table ``certificates``."""
+        judged = {(each.topic, each.queue_id): each for each in self.compared.judged}
+        for queue in self.compared.queues:
+            units = judged[queue.topic, queue.queue_id]
+            wrong = sum(count - self._left_by_crash(kind, count, units) for kind, count in units.counts)
+            yield {
+                "topic": queue.topic,
+                "queue_id": queue.queue_id,
+                "first_offset": queue.min_offset,
+                "next_offset": queue.max_offset,
+                "records": queue.units,
+                "is_complete": not (wrong or queue.gap_count or queue.missing_count or queue.refused_count),
+                "digest": units.digest,
+            }
+
+    @property
+    def seems_open(self) -> bool:
+        """Whether log and queues end as in a store that was not closed: a crash would explain what is wrong there."""
+        explained = (self._explained(*count, each) for each in self.compared.judged for count in each.counts)
+        return bool(self.compared.end.tails) or any(explained)
+
+    def add_compared(self) -> None:
+        """Add what is wrong with the log and with its queues, and which others have units."""
+        self._add_log()
+        for judged in self.compared.judged:
+            self._add_units(judged)
+        if not self.compared.problems:
+            self._add_loading()
+        if self.plan.rules.has_queues:
+            self._add_unknown()
+
+    # ---- the log
+
+    def _add_log(self) -> None:
+        report, tally, store = self.compared, self.tally, str(self.plan.store)
+        holes = {begin for begin, _ in self.log.missing}  # what is damaged up to one belongs to it
+        tally.add_all(Finding(FindingKind.LOG_LAYOUT, store, found=text) for text in report.problems)
+        for outcome in report.outcomes:
+            for kind, ranges in _by_kind(each for each in outcome.lost if each.end not in holes).items():
+                tally.add(kind, len(ranges), (_lost(kind, outcome.path, each) for each in ranges))
+            tally.add(FindingKind.LOG_DAMAGE, outcome.lost_count - len(outcome.lost), ())  # not listed
+            bodies = (_lost(FindingKind.LOG_BODY, outcome.path, each) for each in outcome.unexpandable_first)
+            tally.add(FindingKind.LOG_BODY, outcome.unexpandable, bodies)
+        for tail in report.end.tails:
+            if self.bounds.has_crashed:
+                tally.notes.append(f"a crash, or copying an open store, left the last record unfinished: {tail}")
+            else:
+                tally.add_all([_lost(FindingKind.LOG_DAMAGE, tail.path, (tail.begin, tail.end, tail.reason.value))])
+        for queue in report.queues:
+            tally.add(FindingKind.LOG_OFFSETS, queue.gap_count, _gaps(queue, store))
+        tally.add(FindingKind.LOG_REFUSED, report.refused_count, _refused(report, store))
+
+    def _add_loading(self) -> None:
+        """Add why the release would not load the log, or which of its segments it would leave out; others are noted."""
+        directories = log_directories(self.plan.store)
+        directory = ", ".join(map(str, directories))
+        release = self.plan.rules.queue_rules.release
+        try:
+            loaded = list_for_loading(directories, self.log.usual_size, OsFileSystem(), release)
+        except SegmentLayoutError as error:
+            self.tally.add_all([Finding(FindingKind.LOG_LAYOUT, directory, found=str(error))])
+            return
+        if {each.path for each in self.log.segments} <= set(map(str, loaded.paths)):
+            self.tally.notes += loaded.notes
+        else:
+            self.tally.add_all([Finding(FindingKind.LOG_LAYOUT, directory, found="; ".join(loaded.notes))])
+
+    # ---- queues
+
+    def _add_units(self, judged: QueueJudgement) -> None:
+        for kind, count in judged.counts:
+            left = self._left_by_crash(kind, count, judged)
+            if left:
+                is_after = kind is FindingKind.UNIT_AFTER_END
+                what = "units of records that are not there" if is_after else "records without a unit"
+                name, then = f"queue {judged.queue_id} of {judged.topic}", "cuts" if is_after else "completes"
+                self.tally.notes.append(f"{name}: {left} {what}, at its end; a restart {then} them")
+            first = (each for each in judged.first if each.kind is kind)
+            known = (each for each in first if not left or (each.begin or 0) <= judged.reaches)
+            self.tally.add(kind, count - left, known)
+
+    def _left_by_crash(self, kind: FindingKind, count: int, judged: QueueJudgement) -> int:
+        return self._explained(kind, count, judged) if self.bounds.has_crashed else 0
+
+    def _explained(self, kind: FindingKind, count: int, judged: QueueJudgement) -> int:
+        """Return how many wrong units a crash explains: a broker dispatches records in the order of the log."""
+        if kind is FindingKind.UNIT_AFTER_END:
+            return count
+        if kind is not FindingKind.UNIT_MISSING or not judged.missing_behind:
+            return 0
+        if self.restart_from != NOT_ASKED:
+            is_explained = judged.missing_behind_from >= self.restart_from
+        else:
+            reached = max((each.reaches for each in self.compared.judged), default=-1)
+            is_explained = self.plan.options.topic is None and judged.missing_behind_from > reached
+        return judged.missing_behind * is_explained
+
+    def _add_unknown(self) -> None:
+        """Add queues that have units, though the log has no record of them."""
+        rules = self.plan.rules
+        known = {(queue.topic, queue.queue_id) for queue in self.compared.queues}
+        logged = {topic for topic, _ in known} | self.config.topics
+        damaged = [lost[:2] for outcome in self.compared.outcomes for lost in outcome.lost]
+        lost = LostBytes(self.log.segments, [np.array(damaged, np.int64).tobytes()])
+        with StoredQueues(self.plan.store, rules.queue_rules) as stored:
+            for topic, queue_id in sorted(stored.names() - known):
+                if not rules.wants(topic, queue_id):
+                    continue
+                judged = judge_queue((topic, queue_id), NO_UNITS, stored, self.bounds, lost)
+                is_left = self.bounds.is_open
+                wrong = [each for each in judged.first if not (is_left and each.kind is FindingKind.UNIT_AFTER_END)]
+                if wrong:
+                    kind = FindingKind.UNKNOWN_QUEUE if topic in logged else FindingKind.UNKNOWN_TOPIC
+                    if wrong[0].kind is FindingKind.QUEUE_UNREADABLE:
+                        kind = wrong[0].kind
+                    self.tally.add_all([Finding(kind, str(self.plan.store), topic, queue_id, found=wrong[0].found)])
+
+    # ---- what is beside log, queues and index
+
+    def add_beside(self) -> None:
+        """Add what is wrong with configuration, timers and checkpoint."""
+        store, release, is_open = self.plan.store, self.plan.rules.queue_rules.release, self.bounds.is_open
+        self.tally.add_all(self.config.findings)
+        ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in self.compared.queues}
+        self.tally.add_all(self.config.impossible(ends, is_open=is_open))
+        stray = None if is_open else stray_timers(Timers.of(store), self.log, release)
+        if stray is not None:
+            expected = "timers in the log"
+            self.tally.add_all([Finding(FindingKind.TIMER_UNIT, stray.path, expected=expected, found=stray.note)])
+        self.tally.add_all(checkpoint_findings(store, release, self._reach(), is_open=is_open))
+
+    def _reach(self) -> LogReach | None:
+        """Return how far the log reaches; None if there are signs of later records."""
+        signs, end = {FindingKind.UNIT_AFTER_END, FindingKind.LOG_LAYOUT}, self.compared.end_offset
+        is_later = any(file.reach[1] >= end for file in self.index.used)  # of records that were cut off
+        if is_later or any(self.bounds.torn) or signs & {kind for kind, _ in self.tally.counts}:
+            return None
+        last = max((outcome.last_store_timestamp for outcome in self.compared.outcomes), default=0)
+        return LogReach(last, end)
 
 
-def _notes(checked: CheckedStore, *, is_of_all: bool) -> Iterator[str]:
-    """Yield what is no finding, and an operator should know."""
-    plan, bounds = checked.plan, checked.bounds
-    yield from check_store_kind(plan.store, OsFileSystem(), StoreUse.READ_QUEUES)
-    yield from checked.compared.notes
-    yield from inference_notes(plan, checked.compared)
-    yield from checked.tally.notes
-    if is_of_all:
-        yield from checked.config.notes
-        if not plan.rules.has_queues:
-            yield _LOG_ALONE
-        elif not plan.rules.has_index:
-            yield _NO_INDEX_FILE if plan.options.with_index else _NO_INDEX
-    wrong_codes = {place.topic for place in checked.tally.places if place.kind is FindingKind.UNIT_WRONG_TAGS_CODE}
-    if SCHEDULE_TOPIC in wrong_codes and plan.options.config is None:
-        yield _OWN_LEVELS
-    moment = bounds.moment
-    if moment is not None:
-        yield (
-            f"the store is open, its lock is held: the log was read to {moment.log_end}, where it ended when the check "
-            f"began; records before {moment.dispatched}, which queues and index had reached then, have to be in them"
-        )
-    if not bounds.is_open and checked.seems_open:
-        yield _SEEMS_OPEN.format(plan.store / ABORT_FILE)
+def _by_kind(ranges: Iterable[LostRange]) -> dict[FindingKind, list[LostRange]]:
+    """Sort damaged ranges by what is wrong."""
+    found: dict[FindingKind, list[LostRange]] = {}
+    for each in ranges:
+        found.setdefault(_KINDS.get(each.reason, FindingKind.LOG_DAMAGE), []).append(each)
+    return found
 
 
-def _is_log_alone(store: Path) -> bool:
-    """Return whether there is neither a place for queues nor one for an index: a copy of the log, or what is left."""
-    return store.is_dir() and not has_queues(store) and not (store / INDEX_DIRECTORY).is_dir()
+def _lost(kind: FindingKind, path: str, lost: tuple[int, int, str]) -> Finding:
+    begin, end, reason = lost
+    return Finding(kind, path, begin=begin, end=end, found=reason)
 
 
-def _has_index(plan: RebuildPlan) -> bool:
-    """Return whether the broker keeps an index: where only that is missing, options alone can say so."""
-    options, has_files = plan.options, bool(names_in(plan.store / INDEX_DIRECTORY, OsFileSystem()))
-    is_named = (options.config, options.hash_slot_num, options.index_num) != (None, None, None)
-    return plan.rules.has_index and (has_files or is_named or _is_log_alone(plan.store))
+def _gaps(queue: QueueReport, store: str) -> Iterator[Finding]:
+    for gap in queue.gaps:
+        place = (queue.topic, queue.queue_id, gap.queue_offset, gap.physical_offset)
+        expected = f"queue offset {gap.expected}"
+        yield Finding(FindingKind.LOG_OFFSETS, store, *place, expected=expected, found=f"a {gap.kind}")
 
 
-def _readable_batch_topics(store: Path, release: Release) -> frozenset[str]:
-    """Return the batch topics in the broker's configuration; none if it can't be read, which is a finding."""
+def _refused(report: RebuildReport, store: str) -> Iterator[Finding]:
+    for unit in report.refused:
+        place = (unit.topic, unit.queue_id, None, unit.physical_offset)
+        yield Finding(FindingKind.LOG_REFUSED, store, *place, found=unit.reason)
+
+
+def dispatch_start(store: Path, options: RebuildOptions, batch_topics: frozenset[str], clock: Clock) -> int:
+    """Return the physical offset from which a restart puts records into queues that end before them.
+
+    Nothing is written: the recovery runs on changes that are kept in memory.
+
+    * `store`: The store's root.
+    * `options`: With the release, and the broker's configuration.
+
+    Returns: After every record if the release refuses the store; `NOT_ASKED` for queues in a RocksDB, and for a kind of
+    store that can't be opened.
+    """
+    if queue_database(store, OsFileSystem()) is not None:
+        return NOT_ASKED
+    release = cast("Release", options.release)
+    config = config_of(options.config, options.store_path_commit_log, release)
     try:
-        return configured_batch_topics(store, release)
-    except CorruptRecordError:
-        return frozenset()
+        report = DefaultMessageStore.dry_run(store, config, batch_topics=batch_topics, clock=clock)
+    except UnsupportedStoreError:
+        return NOT_ASKED
+    return _NOWHERE if report.is_refused else min(report.start_offset, report.reput_from_offset)
+
+
+# ---- configuration and checkpoint
+
+
+class KeptOffset(NamedTuple):
+    """Where a consumer, or a delay level, goes on in a queue: a queue offset, in a file."""
+
+    file: str
+    who: str
+    topic: str
+    queue_id: int
+    offset: int
+
+
+class ConfigFiles:
+    """Reads the configuration files of a store's broker.
+
+    * `notes`: Which backups would be used.
+    * `topics`: Topics that ``topics.json`` knows.
+    * `offsets`: Where consumers, and delay levels, go on.
+    """
+
+    def __init__(self, store: Path, release: Release) -> None:
+        self.findings: list[Finding] = []
+        self.notes: list[str] = []
+        self.topics: set[str] = set()
+        self.offsets: list[KeptOffset] = []
+        config = Config(store, release)
+        for kind in CONFIG_KINDS:
+            try:
+                found = config.read(kind)
+            except CorruptRecordError as error:
+                expected = "JSON as a broker writes it"
+                place = str(config.path(kind))
+                finding = Finding(FindingKind.CONFIG_UNREADABLE, place, expected=expected, found=str(error))
+                self.findings.append(finding)
+                continue
+            self.notes += () if found is None else found.notes
+            self._see(store, kind.name, found)
+
+    def _see(self, store: Path, name: str, found: ConfigFile[Any] | None) -> None:
+        if found is None:
+            return
+        file = str(store / found.file)
+        if name == TOPICS.name:
+            self.topics |= set(found.value)
+        elif name == CONSUMER_OFFSETS.name:
+            for (topic, group), offsets in found.value.by_group.items():
+                for queue_id, offset in offsets.items():
+                    self.offsets.append(KeptOffset(file, f"group {group}", topic, queue_id, offset))
+        elif name == DELAY_OFFSETS.name:
+            for level, offset in found.value.items():
+                self.offsets.append(KeptOffset(file, f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset))
+
+    def impossible(self, ends: Mapping[tuple[str, int], int], *, is_open: bool) -> Iterator[Finding]:
+        """Yield the offsets that a queue can't have: negative ones, and those after its end.
+
+        * `ends`: Topic and id of each queue -> the queue offset after its last message.
+        * `is_open`: Whether the store was not closed: a crash may have taken the last messages, so offsets after the
+          end are none.
+        """
+        for kept in self.offsets:
+            end = ends.get((kept.topic, kept.queue_id))
+            is_after = end is not None and kept.offset > end and not is_open
+            if kept.offset < 0 or is_after:
+                expected = "an offset of 0 or more" if end is None else f"an offset from 0 to {end}"
+                place = kept.topic, kept.queue_id, kept.offset
+                found = f"{kept.offset}, of {kept.who}"
+                yield Finding(FindingKind.CONFIG_OFFSET, kept.file, *place, expected=expected, found=found)
+
+
+_LEAST_BYTES: Final = 8 * len(LOG_TIMES)
+_LOST_MS: Final = 24 * 3600 * 1000
+"""How much of a log a crash may have taken: times that are later than its last record by more were never right."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogReach:
+    """How far a log reaches."""
+
+    last_timestamp: int  # store time of its last record, ms
+    end_offset: int  # physical offset one past that record
+
+
+class WrongValue(NamedTuple):
+    """A value that can't be right: the name of its field, and what is expected there."""
+
+    name: str
+    value: int
+    expected: str
+
+
+def wrong_values(
+    checkpoint: Mapping[str, int], release: Release, reach: LogReach | None, margin_ms: int = 0
+) -> Iterator[WrongValue]:
+    """Yield the values of a checkpoint that can't be right.
+
+    * `checkpoint`: By field; what is missing is 0.
+    * `release`: Which fields there are.
+    * `reach`: Of the log, if its end is known to be there: nothing can be later.
+    * `margin_ms`: By how much a time may be later all the same.
+    """
+    for name in LOG_TIMES:
+        time = checkpoint.get(name, 0)
+        if time < 0 or (reach is not None and time > reach.last_timestamp + margin_ms):
+            bound = "0 or more" if reach is None else f"0 to {iso_time(reach.last_timestamp)}, of the last record"
+            yield WrongValue(name, time, f"a time of {bound}")
+    known = {field.name for field in checkpoint_fields(release)}
+    for name in LOG_OFFSETS:
+        offset = checkpoint.get(name, 0)
+        if name in known and reach is not None and offset > reach.end_offset:
+            yield WrongValue(name, offset, f"an offset up to {reach.end_offset}, the log's end")
+
+
+def checkpoint_findings(store: Path, release: Release, reach: LogReach | None, *, is_open: bool) -> Iterator[Finding]:
+    """Yield what can't be right in a checkpoint: one finding at most.
+
+    * `store`: The store's root.
+    * `release`: Which fields there are.
+    * `reach`: Of the log, if its end is known to be there. A later time or offset lets a recovery start after records
+      that no queue has.
+    * `is_open`: Whether the store was not closed: then a crash may have taken the log's end.
+    """
+    path = store / CHECKPOINT_FILE
+    if not path.is_file():
+        return
+    size = path.stat().st_size
+    if size < _LEAST_BYTES:
+        expected, found = f"{_LEAST_BYTES} bytes or more", f"{size} bytes"
+        yield Finding(FindingKind.CHECKPOINT, str(path), expected=expected, found=found)
+        return
+    checkpoint = read_checkpoint(store) or {}
+    margin = _LOST_MS if is_open else RECOVERY_MARGIN_MS
+    for wrong in wrong_values(checkpoint, release, reach, margin):
+        if not (is_open and wrong.name in LOG_OFFSETS):
+            found = f"{wrong.value} as {wrong.name}"
+            yield Finding(FindingKind.CHECKPOINT, str(path), expected=wrong.expected, found=found)
+            return

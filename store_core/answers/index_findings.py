@@ -19,8 +19,8 @@ from store_core.store.rebuild.findings import Finding, FindingKind
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from store_core.answers.checked_store import CheckedStore
     from store_core.answers.index_chains import ChainCheck
-    from store_core.answers.log_findings import CheckedStore
     from store_core.snapshot.index import LoadedIndex
     from store_core.snapshot.log import Log
     from store_core.store.rebuild.index_files import IndexDifference

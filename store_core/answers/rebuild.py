@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from store_core.answers.answer import processes as engine_of
-from store_core.answers.checked_store import checked_by
+from store_core.answers.check_job import checked_by
 from store_core.answers.report import Verdict
 from store_core.answers.store_check import CheckReport
 from store_core.errors import CorruptDatabaseError, InvalidOptionError, UnsupportedStoreError

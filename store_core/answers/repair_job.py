@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from store_core.answers.checked_store import checked_by
+from store_core.answers.check_job import checked_by
 from store_core.answers.index_chains import ChainJob
 from store_core.answers.repair_plan import Remedy, RepairFacts, RepairPlan, RepairReport, Repairs, SignedPlan
 from store_core.errors import RepairRefusedError, StoreLockedError, UnsupportedStoreError
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator
 
-    from store_core.answers.log_findings import CheckedStore
+    from store_core.answers.checked_store import CheckedStore
     from store_core.answers.store_check import Compared
     from store_core.store.parts import Engine
     from store_core.store.rebuild.plan import RebuildRules

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterator, Mapping
 
-    from store_core.answers.log_findings import CheckedStore
+    from store_core.answers.checked_store import CheckedStore
     from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
     from store_core.store.read.ranges import Coverage
@@ -125,7 +125,7 @@ class Check(Compared["CheckReport"]):
 
     def on(self, engine: Engine, store: Store) -> CheckReport:
         """Check a store; scratch files are in the system's directory for temporary files."""
-        from store_core.answers.checked_store import checked_by
+        from store_core.answers.check_job import checked_by
 
         return CheckReport.of_checked(
             checked_by(engine, one_root(store.paths), self.comparison(self.topic), self.release)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_view
-from store_core.answers import Check, check, checked_store
+from store_core.answers import Check, check, check_job
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.queue.index_service import IndexService
@@ -102,7 +102,7 @@ def writer(root: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writer]:
             writer.write()
             return found
 
-        monkeypatch.setattr(checked_store, "find_end", find)  # which else is the other one if it is imported now
+        monkeypatch.setattr(check_job, "find_end", find)  # which else is the other one if it is imported now
         monkeypatch.setattr(log_end, "find_end", find_end)
         yield writer
 

@@ -352,7 +352,7 @@ def test_a_sound_log_is_not_followed_once_more_for_its_end(store: Path, monkeypa
         return find(segments, by_tail=by_tail_too)
 
     monkeypatch.setattr(
-        "store_core.answers.checked_store.find_end", lambda some, by_tail=False: found(some, by_tail_too=by_tail)
+        "store_core.answers.check_job.find_end", lambda some, by_tail=False: found(some, by_tail_too=by_tail)
     )
 
     assert {} == check(store).counts
