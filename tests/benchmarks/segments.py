@@ -116,7 +116,7 @@ def make_sparse_log(folder: Path, segments: int, last_bytes: int, body_size: int
         for start in range(0, segments * _GIBIBYTE, _GIBIBYTE):
             used = last_bytes if start == (segments - 1) * _GIBIBYTE else _FEW
             # A segment with room for more than its records: those that are not full have no blank record at their end.
-            data, number = _part_of_log(start, used, used + 1, body_size, number, has_rare=False)
+            data, number = _part_of_log(start, used, used + 1, body_size, number)
             path = partial / "commitlog" / f"{start:020d}"
             path.write_bytes(data)
             os.truncate(path, _GIBIBYTE)
@@ -165,14 +165,21 @@ def _mixed_segment(size: int, body_size: int) -> bytearray:
 
 
 def _part_of_log(
-    start: int, used: int, segment_size: int, body_size: int, number: int, *, has_rare: bool
+    start: int,
+    used: int,
+    segment_size: int,
+    body_size: int,
+    number: int,
+    *,
+    has_rare: bool = False,
+    topics: Sequence[bytes] = _TOPICS,
 ) -> tuple[bytearray, int]:
     """Return the segment that begins at `start`, and the number of the next record."""
     random = np.random.default_rng(body_size)
     bodies = [random.integers(0, 256, body_size, np.uint8).tobytes() for _ in range(_BODIES)]
     data, position = bytearray(segment_size), 0
     while True:
-        record = _record(number, start + position, bodies[number % _BODIES], has_rare=has_rare)
+        record = _record(number, start + position, bodies[number % _BODIES], has_rare=has_rare, topics=topics)
         if position + len(record) + 8 > used:
             if used == segment_size:
                 struct.pack_into(">ii", data, position, segment_size - position, _BLANK)
@@ -184,18 +191,8 @@ def _part_of_log(
 
 
 def _segment(size: int, body_size: int, topics: Sequence[bytes] = _TOPICS) -> bytearray:
-    data = bytearray(size)
-    random = np.random.default_rng(body_size)
-    bodies = [random.integers(0, 256, body_size, np.uint8).tobytes() for _ in range(_BODIES)]
-    position = number = 0
-    while True:
-        record = _record(number, position, bodies[number % _BODIES], topics=topics)
-        if position + len(record) + 8 > size:
-            struct.pack_into(">ii", data, position, size - position, _BLANK)
-            return data
-        data[position : position + len(record)] = record
-        position += len(record)
-        number += 1
+    """Return a full segment: the only one of a log."""
+    return _part_of_log(0, size, size, body_size, 0, topics=topics)[0]
 
 
 def _place(number: int, topics: Sequence[bytes], *, has_rare: bool) -> tuple[bytes, int]:
@@ -208,9 +205,7 @@ def _place(number: int, topics: Sequence[bytes], *, has_rare: bool) -> tuple[byt
     return topics[common % len(topics)], common // len(topics)
 
 
-def _record(
-    number: int, position: int, body: bytes, *, has_rare: bool = False, topics: Sequence[bytes] = _TOPICS
-) -> bytes:
+def _record(number: int, position: int, body: bytes, *, has_rare: bool, topics: Sequence[bytes]) -> bytes:
     topic, place = _place(number, topics, has_rare=has_rare)
     properties = b"KEYS\x01order%07d\x02UNIQ_KEY\x017F0000010A1B18B4AAC2%012X\x02TAGS\x01Tag%c\x02" % (
         number,
