@@ -20,6 +20,7 @@ pytestmark = pytest.mark.slow
 
 _ROOT: Final = Path(__file__).parents[3]
 _SEED: Final = 23
+_KILLS: Final = 3
 _SLICE: Final = ("put", "append-batch", "rebuild", "sink-stream", "redact", "replay", "config-files")
 
 
@@ -32,10 +33,10 @@ def run(names: Sequence[str], kills: int, folder: Path) -> list[dict[str, Any]]:
 
 
 def test_a_few_kills_of_some_writers_lose_nothing(tmp_path: Path) -> None:
-    done = run(_SLICE, 2, tmp_path)
+    done = run(_SLICE, _KILLS, tmp_path)
 
     assert list(_SLICE) == [each["target"] for each in done]
-    assert all(each["killed"] == 2 and each["calls"] > 40 for each in done)
+    assert all(each["killed"] == _KILLS and each["calls"] > 40 for each in done)
 
 
 @pytest.mark.soak
