@@ -15,7 +15,6 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
-from store_core.format.message import AppendMessageResult, AppendMessageStatus
 
 if TYPE_CHECKING:
     from store_core.files.mapped_file import MappedFile
@@ -70,43 +69,6 @@ def data_of(size: int) -> bytes:
 # ---- one byte space
 
 
-def test_files_are_one_byte_space(queue: MappedFileQueue, directory: Path) -> None:
-    data = data_of(3 * SIZE - 10)
-    append(queue, data)
-    read = b""
-    while len(read) < queue.max_offset:
-        file = queue.find_mapped_file_by_offset(len(read))
-        assert file is not None
-        view = file.select(len(read) - file.file_from_offset)
-        assert view is not None
-        read += bytes(view[:100])
-
-    assert names(directory) == [0, 1024, 2048]
-    assert read == data
-    assert (queue.min_offset, queue.max_offset, queue.max_wrote_position) == (0, len(data), len(data))
-
-
-@pytest.mark.parametrize(("start_offset", "first"), [(0, 0), (1023, 0), (1024, 1024), (1500, 1024), (4096, 4096)])
-def test_an_empty_queue_starts_at_a_whole_file(queue: MappedFileQueue, start_offset: int, first: int) -> None:
-    assert last(queue, start_offset).file_from_offset == first
-    assert last(queue, start_offset).first_create_in_queue
-
-
-def test_a_file_that_is_not_full_is_given_again(queue: MappedFileQueue) -> None:
-    first = last(queue)
-    first.append(b"x" * (SIZE - 1))
-
-    assert queue.get_last_mapped_file() is first
-
-
-def test_behind_a_full_file_comes_the_next(queue: MappedFileQueue) -> None:
-    append(queue, b"x" * SIZE)
-    following = last(queue)
-
-    assert following.file_from_offset == SIZE
-    assert not following.first_create_in_queue
-
-
 def test_a_file_that_can_not_be_made_is_none_and_the_next_try_is_new(
     queue: MappedFileQueue, disk: FaultyFileSystem
 ) -> None:
@@ -120,62 +82,7 @@ def test_a_file_that_can_not_be_made_is_none_and_the_next_try_is_new(
     assert queue.create_error is None
 
 
-def test_a_directory_that_can_not_be_made_is_none(directory: Path, disk: FaultyFileSystem) -> None:
-    directory.write_bytes(b"a file where the directory should be")
-    queue = MappedFileQueue(SegmentPaths((directory / "below",)), SIZE, disk)
-
-    assert queue.get_last_mapped_file() is None
-    assert queue.create_error is not None
-    assert queue.create_error.errno == errno.EEXIST
-
-
 # ---- finding
-
-
-@pytest.mark.parametrize(
-    ("offset", "found"),
-    [(2047, None), (2048, 2048), (3071, 2048), (3072, 3072), (5119, 4096), (5120, None), (0, None), (-1, None)],
-)
-def test_an_offset_finds_its_file_wherever_the_queue_starts(
-    queue: MappedFileQueue, offset: int, found: int | None
-) -> None:
-    last(queue, 2048)
-    append(queue, b"x" * (2 * SIZE + 5))
-    file = queue.find_mapped_file_by_offset(offset)
-
-    assert (file.file_from_offset if file else None) == found
-
-
-def test_the_first_file_stands_in_only_where_asked(queue: MappedFileQueue) -> None:
-    assert queue.find_mapped_file_by_offset(0, return_first=True) is None
-
-    first = last(queue, 2048)
-
-    assert queue.find_mapped_file_by_offset(0) is None
-    assert queue.find_mapped_file_by_offset(0, return_first=True) is first
-    assert queue.find_mapped_file_by_offset(10_000, return_first=True) is first
-
-
-def test_around_a_hole_files_are_still_found(queue: MappedFileQueue, directory: Path) -> None:
-    for offset in (0, SIZE, 5 * SIZE):
-        put_file(directory, file_name_of(offset), SIZE)
-    queue.load()
-
-    def found(offset: int) -> int | None:
-        file = queue.find_mapped_file_by_offset(offset)
-        return None if file is None else file.file_from_offset
-
-    assert [found(offset) for offset in (0, 1500, 2048, 5119, 5120, 6143, 6144)] == [
-        0,
-        1024,
-        None,
-        None,
-        5120,
-        5120,
-        None,
-    ]
-    assert len(queue.check_self()) == 1
-    assert "starts at 5120: expected 2048" in queue.check_self()[0]
 
 
 def test_a_time_finds_the_first_file_changed_since(queue: MappedFileQueue, directory: Path) -> None:
@@ -210,36 +117,6 @@ def test_a_flush_reports_that_nothing_changed(queue: MappedFileQueue) -> None:
     assert queue.flushed_where == 10
 
 
-def test_a_flush_gets_over_one_file_border_at_a_time(queue: MappedFileQueue) -> None:
-    append(queue, b"x" * (2 * SIZE + 10))
-
-    reached = []
-    while not queue.flush(0):
-        reached.append(queue.flushed_where)
-
-    assert reached == [SIZE, 2 * SIZE, 2 * SIZE + 10]
-
-
-def test_a_flush_of_a_queue_that_starts_later_starts_at_its_first_file(queue: MappedFileQueue) -> None:
-    last(queue, 2048).append(b"x" * 10)
-    queue.flush(0)
-
-    assert queue.flushed_where == 2058
-
-
-@pytest.mark.parametrize("least_pages", [0, 4])
-def test_only_a_thorough_flush_moves_the_store_time(queue: MappedFileQueue, least_pages: int) -> None:
-    def record(offset: int, view: memoryview, room: int) -> AppendMessageResult:
-        view[:] = bytes(room)
-        return AppendMessageResult(AppendMessageStatus.PUT_OK, offset, room, store_timestamp=77)
-
-    last(queue).append_with(record)
-    queue.flush(least_pages)
-
-    assert queue.flushed_where == SIZE
-    assert queue.store_timestamp == (77 if least_pages == 0 else 0)
-
-
 def test_a_flush_that_failed_moves_nothing(queue: MappedFileQueue, disk: FaultyFileSystem) -> None:
     append(queue, b"x" * 10)
     disk.fail("sync", errno.EIO)
@@ -249,43 +126,7 @@ def test_a_flush_that_failed_moves_nothing(queue: MappedFileQueue, disk: FaultyF
     assert queue.flushed_where == 0
 
 
-def test_without_write_buffers_a_commit_follows_the_appends(queue: MappedFileQueue) -> None:
-    append(queue, b"x" * (SIZE + 10))
-
-    assert not queue.commit(4)
-    assert not queue.commit(4)
-    assert queue.commit(4)
-    assert queue.committed_where == SIZE + 10
-
-
 # ---- loading
-
-
-def test_loaded_files_count_as_full(queue: MappedFileQueue, directory: Path, disk: FaultyFileSystem) -> None:
-    for offset in (SIZE, 2 * SIZE):
-        put_file(directory, file_name_of(offset), SIZE)
-    notes = queue.load()
-
-    assert notes == ()
-    assert starts(queue) == [SIZE, 2 * SIZE]
-    for file in queue.mapped_files:
-        assert (file.wrote_position, file.committed_position, file.flushed_position) == (SIZE, SIZE, SIZE)
-    assert disk.count("open") == 0
-    assert last(queue).file_from_offset == 3 * SIZE
-
-
-def test_no_directory_is_an_empty_queue(queue: MappedFileQueue) -> None:
-    assert queue.load() == ()
-    assert queue.mapped_files == ()
-
-
-@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
-def test_names_need_no_padding(queue: MappedFileQueue, directory: Path, release: str) -> None:
-    put_file(directory, "0", SIZE)
-    put_file(directory, "1024", SIZE)
-    queue.load(release)
-
-    assert starts(queue) == [0, 1024]
 
 
 @pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
@@ -354,16 +195,6 @@ def test_a_read_only_queue_deletes_nothing(directory: Path, disk: FaultyFileSyst
     assert names(directory) == [0]
 
 
-def test_a_file_that_vanishes_while_it_is_listed_is_left_out(
-    queue: MappedFileQueue, directory: Path, disk: FaultyFileSystem, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    put_file(directory, file_name_of(SIZE), SIZE)
-    monkeypatch.setattr(disk, "names", lambda _: [file_name_of(0), file_name_of(SIZE)])
-    queue.load()
-
-    assert starts(queue) == [SIZE]
-
-
 @pytest.mark.golden
 def test_real_stores_load_with_the_rules_of_their_release(golden_store: UnpackedStore, disk: FaultyFileSystem) -> None:
     directory = golden_store.root / "commitlog"
@@ -405,15 +236,6 @@ def test_truncation_ends_the_queue_where_it_is_told(
     assert queue.max_offset == min(offset, 3 * SIZE)
 
 
-def test_truncation_sets_all_positions_of_the_last_file(queue: MappedFileQueue, directory: Path) -> None:
-    put_file(directory, file_name_of(0), SIZE)
-    queue.load()
-    queue.truncate_dirty_files(77)
-    (file,) = queue.mapped_files
-
-    assert (file.wrote_position, file.committed_position, file.flushed_position) == (77, 77, 77)
-
-
 def test_truncation_deletes_the_last_file_first(queue: MappedFileQueue, disk: FaultyFileSystem) -> None:
     append(queue, b"x" * 4 * SIZE)
     disk.fail("remove", errno.EIO, after=1)
@@ -422,28 +244,6 @@ def test_truncation_deletes_the_last_file_first(queue: MappedFileQueue, disk: Fa
 
     assert [name for call, name in disk.calls if call == "remove"] == [file_name_of(3 * SIZE), file_name_of(2 * SIZE)]
     assert starts(queue) == [0, SIZE, 2 * SIZE]
-
-
-def test_truncation_leaves_stale_bytes_unless_told_to_clear_them(queue: MappedFileQueue, directory: Path) -> None:
-    data = data_of(SIZE)
-    append(queue, data)
-    queue.truncate_dirty_files(500)
-
-    assert (directory / file_name_of(0)).read_bytes() == data
-
-    queue.truncate_dirty_files(400, clear_tail=True)
-
-    assert (directory / file_name_of(0)).read_bytes() == data[:400] + bytes(SIZE - 400)
-
-
-def test_truncation_deletes_files_of_which_there_are_views(queue: MappedFileQueue, directory: Path) -> None:
-    append(queue, b"x" * 2 * SIZE)
-    view = queue.mapped_files[1].select(0)
-    queue.truncate_dirty_files(10)
-
-    assert names(directory) == [0]
-    assert view is not None
-    assert bytes(view) == b"x" * SIZE
 
 
 def test_the_last_file_can_be_deleted(queue: MappedFileQueue, directory: Path) -> None:
@@ -485,15 +285,6 @@ def test_destroying_a_queue_leaves_what_is_not_its_own(queue: MappedFileQueue, d
     queue.destroy()
 
     assert [path.name for path in directory.iterdir()] == ["notes"]
-
-
-def test_a_closed_queue_can_still_be_read(queue: MappedFileQueue) -> None:
-    append(queue, b"one")
-    queue.close()
-    view = queue.mapped_files[0].select(0)
-
-    assert view is not None
-    assert bytes(view) == b"one"
 
 
 @pytest.mark.parametrize("size", [0, -1])
