@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+    from tests.golden_stores import Golden
+
 
 _USED: Final = pytest.StashKey[set[str]]()
 _HANDED_OVER: Final = "golden stores"
@@ -45,7 +47,7 @@ def golden_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def golden(golden_directory: Path, request: pytest.FixtureRequest) -> Callable[[str], UnpackedStore]:
+def golden(golden_directory: Path, request: pytest.FixtureRequest) -> Golden:
     """Return a function that unpacks a golden store by name, once per session."""
     used = request.config.stash.setdefault(_USED, set())
 
@@ -64,7 +66,7 @@ def field(golden_directory: Path) -> Callable[[str], Path]:
 
 
 @pytest.fixture(scope="session", params=golden_stores(), ids=lambda store: store.name)
-def golden_store(request: pytest.FixtureRequest, golden: Callable[[str], UnpackedStore]) -> UnpackedStore:
+def golden_store(request: pytest.FixtureRequest, golden: Golden) -> UnpackedStore:
     """Run the test with every golden store."""
     store: GoldenStore = request.param
     return golden(store.name)

@@ -13,6 +13,7 @@ import ipaddress
 import json
 import lzma
 import tarfile
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
 from pathlib import Path
@@ -173,6 +174,10 @@ class UnpackedStore:
     def raw_properties(self) -> list[bytes]:
         """Return the stored property bytes of every record, in log order."""
         return [base64.b64decode(line["propertiesRaw"]) for line in self.lines("record")]
+
+
+Golden = Callable[[str], UnpackedStore]
+"""What the fixture `golden` is: it unpacks a store by its name, e.g. ``"5.3.3/tx"``, once for all tests."""
 
 
 def read_conf(path: Path) -> dict[str, str]:

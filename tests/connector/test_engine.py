@@ -20,12 +20,12 @@ from tests.store_core.files.store_kinds import every_file
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 pytestmark = pytest.mark.spark
 
@@ -75,7 +75,7 @@ def test_parts_and_groups_are_merged_in_their_order(spark: SparkSession) -> None
 def test_spark_rebuilds_and_compares_as_this_process_does_and_rocketmq_did(
     name: str,
     spark: SparkSession,
-    golden: Callable[[str], UnpackedStore],
+    golden: Golden,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

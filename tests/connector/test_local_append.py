@@ -23,12 +23,11 @@ from tests.connector.written import SMALL, rows_of
 from tests.short_lived import run_python
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 OPTIONS = [f"--write-option={name}={value}" for name, value in {**SMALL, "mappedFileSizeCommitLog": "1m"}.items()]
 COLUMNS = ("topic", "queue_id", "queue_offset", "body", "flag", "sys_flag", "born_host", "store_host", "properties")
@@ -59,7 +58,7 @@ def one_row(path: Path) -> str:
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("engine", ["local", "spark"])
 def test_messages_that_were_delivered_or_wait_go_to_their_own_topics(
-    engine: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
+    engine: str, golden: Golden, tmp_path: Path
 ) -> None:
     """What they waited for does not act again: they are new messages, without a delay and in no transaction."""
     delay, transactions = str(golden("5.3.3/delay").root), str(golden("5.3.3/tx").root)
@@ -87,7 +86,7 @@ def test_messages_that_were_delivered_or_wait_go_to_their_own_topics(
 @pytest.mark.parametrize("name", ["5.3.3/propcrc", "4.3.0/tx"])
 @pytest.mark.parametrize("extra", [(), ("--to-topic", "again")], ids=["same-topics", "another-topic"])
 def test_messages_of_another_store_are_the_same_as_by_spark(
-    name: str, extra: tuple[str, ...], golden: Callable[[str], UnpackedStore], tmp_path: Path
+    name: str, extra: tuple[str, ...], golden: Golden, tmp_path: Path
 ) -> None:
     arguments = ("--from-store", str(golden(name).root), "--preserve-store-timestamp", *extra)
     here, there = (appended(tmp_path / engine, engine, *arguments) for engine in ("local", "spark"))

@@ -18,16 +18,17 @@ from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.report import RebuildReport, as_json, as_text
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
 from tests.connector.rebuilding import rebuild_here
-from tests.golden_stores import UnpackedStore, golden_stores, read_conf
+from tests.golden_stores import golden_stores, read_conf
 from tests.store_core.fakes import FakeClock
 from tests.store_core.rebuilt import golden_rules
 from tests.store_core.store.damaged_stores import RELEASES, config_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
 
     from store_core.store.recovery.recovery_report import RecoveryReport
+    from tests.golden_stores import Golden
 
 SIZE: Final = 4096
 CRASHED: Final = [store.name for store in golden_stores() if store.is_torn or store.scenario == "crash"]
@@ -61,7 +62,7 @@ def ends(root: Path, rules: RebuildRules | None = None) -> Iterator[tuple[str, A
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", CRASHED)
-def test_reports_on_a_crashed_store_agree_with_rocketmq(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+def test_reports_on_a_crashed_store_agree_with_rocketmq(name: str, golden: Golden) -> None:
     store = golden(name)
     info = json.loads((store.path / "info.json").read_text())
     recovered = json.loads((store.path / "recovered.json").read_text())

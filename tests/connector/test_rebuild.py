@@ -25,9 +25,7 @@ from tests.connector.rebuilding import LocalRunner, differing, rebuild_here
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 SIZES = QueueRules(consume_queue_file_size=200, max_hash_slot_num=10, max_index_num=25)
 RULES = RebuildRules(SIZES, has_index=True)
@@ -106,7 +104,7 @@ def test_on_a_cluster_the_index_of_a_small_log_goes_through_the_shuffle(tmp_path
 
 @pytest.mark.golden
 def test_segments_in_parts_give_what_whole_segments_give(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     store = golden("5.3.3/propcrc")
     monkeypatch.setattr(segment_part, "_SMALLEST_PART", 5000)

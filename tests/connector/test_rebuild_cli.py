@@ -30,13 +30,13 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 SIZES = ["--consume-queue-file-size", "800", "--hash-slot-num", "100", "--index-num", "400", "--release", "5.3"]
 
 
 @pytest.fixture
-def store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+def store(golden: Golden, tmp_path: Path) -> Path:
     return shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
 
 

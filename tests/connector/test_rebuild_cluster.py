@@ -16,9 +16,7 @@ from tests.connector.submitting import SECONDS, environment
 from tests.store_core.rebuilt import index_files, queue_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 pytestmark = [pytest.mark.golden, pytest.mark.spark, pytest.mark.slow]
 
@@ -35,7 +33,7 @@ def run(master: str, store: Path, scratch: Path, *accidents: str) -> str:
 
 
 def test_the_result_is_the_same_when_an_executor_dies_and_a_task_fails_after_writing(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
+    golden: Golden, tmp_path: Path
 ) -> None:
     store = golden("5.3.3/propcrc")
     told = run("local-cluster[2,1,1024]", store.root, tmp_path, "kill", "fail", "speculate")

@@ -21,10 +21,8 @@ from tests.connector.rebuilding import LocalRunner, rebuild_here
 from tests.store_core.rebuilt import golden_rules, queue_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from store_core.format.release import Release
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden, UnpackedStore
 
 BATCH_CONF = "mappedFileSizeConsumeQueue=800\nmapperFileSizeBatchConsumeQueue=460\n"
 INNER = {"INNER_NUM": "2", "INNER_BASE": "0"}
@@ -52,7 +50,7 @@ def run(store: Path, *options: str) -> dict[str, Any]:
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize(("name", "engine"), [("4.9.7/lmq", ()), ("4.9.7/lmq", ("--spark",)), ("5.3.3/lmq", ())])
 def test_light_queues_are_rebuilt_because_records_name_them(
-    name: str, engine: tuple[str, ...], golden: Callable[[str], UnpackedStore], tmp_path: Path
+    name: str, engine: tuple[str, ...], golden: Golden, tmp_path: Path
 ) -> None:
     store = golden(name)
     words = ("--consume-queue-file-size", "800", "--release", store.golden.release, "--replace", *engine)
@@ -66,7 +64,7 @@ def test_light_queues_are_rebuilt_because_records_name_them(
 
 
 @pytest.mark.golden
-def test_light_queues_can_be_left_out(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_light_queues_can_be_left_out(golden: Golden, tmp_path: Path) -> None:
     store = golden("4.9.7/lmq")
     report = run(bare(store, tmp_path), "--consume-queue-file-size", "800", "--release", "4.9", "--no-light")
     expected = {name: data for name, data in queue_files(store.root).items() if "%LMQ%" not in name}
@@ -76,9 +74,7 @@ def test_light_queues_can_be_left_out(golden: Callable[[str], UnpackedStore], tm
 
 
 @pytest.mark.golden
-def test_the_brokers_configuration_decides_unless_an_option_does(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_the_brokers_configuration_decides_unless_an_option_does(golden: Golden, tmp_path: Path) -> None:
     store = golden("4.9.7/lmq")
     (tmp_path / "broker.conf").write_text("mappedFileSizeConsumeQueue=800\n")
     options = ("--release", "4.9", "--config", str(tmp_path / "broker.conf"))
@@ -91,7 +87,7 @@ def test_the_brokers_configuration_decides_unless_an_option_does(
 
 
 @pytest.mark.golden
-def test_a_verify_finds_light_queues_that_are_lost(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_a_verify_finds_light_queues_that_are_lost(golden: Golden, tmp_path: Path) -> None:
     store = Path(shutil.copytree(golden("4.9.7/lmq").root, tmp_path / "store"))
     for path in (store / "consumequeue").glob("%LMQ%*"):
         shutil.rmtree(path)
@@ -101,7 +97,7 @@ def test_a_verify_finds_light_queues_that_are_lost(golden: Callable[[str], Unpac
 
 
 @pytest.mark.golden
-def test_batch_topics_are_told_by_their_inner_batches(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_batch_topics_are_told_by_their_inner_batches(golden: Golden, tmp_path: Path) -> None:
     store = golden("5.3.3/bcq")
     (tmp_path / "broker.conf").write_text(BATCH_CONF)
     report = run(bare(store, tmp_path), "--replace", "--config", str(tmp_path / "broker.conf"))
@@ -113,9 +109,7 @@ def test_batch_topics_are_told_by_their_inner_batches(golden: Callable[[str], Un
 
 
 @pytest.mark.golden
-def test_batch_topics_are_not_inferred_if_that_is_not_wanted(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_batch_topics_are_not_inferred_if_that_is_not_wanted(golden: Golden, tmp_path: Path) -> None:
     report = run(bare(golden("5.3.3/bcq"), tmp_path), "--no-batch-inference", "--consume-queue-file-size", "800")
 
     assert [] == report["inferred_batch_topics"]
@@ -124,9 +118,7 @@ def test_batch_topics_are_not_inferred_if_that_is_not_wanted(
 
 
 @pytest.mark.golden
-def test_what_nothing_tells_is_named_only_where_nothing_tells_it(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_what_nothing_tells_is_named_only_where_nothing_tells_it(golden: Golden, tmp_path: Path) -> None:
     store = bare(golden("5.3.3/tx"), tmp_path)
     notes = " ".join(run(store)["notes"])
     with_options = run(store, "--ext", "--consume-queue-file-size", "800")["notes"]
@@ -181,7 +173,7 @@ def test_records_that_prove_nothing_change_nothing(release: Release, fields: dic
 
 
 @pytest.mark.golden
-def test_rules_that_know_every_kind_infer_nothing(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_rules_that_know_every_kind_infer_nothing(golden: Golden, tmp_path: Path) -> None:
     store = golden("5.3.3/bcq")
     report = rebuild_here(store.root, tmp_path, replace(golden_rules(store), infers_batch_topics=True))
 

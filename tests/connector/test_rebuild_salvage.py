@@ -32,13 +32,12 @@ from tests.connector.rebuilding import LocalRunner, differing, rebuild_here
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
     from store_core.store.rebuild.report import RebuildReport
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden, UnpackedStore
 
 SIZES = QueueRules(consume_queue_file_size=200, max_hash_slot_num=10, max_index_num=25)
 RULES = RebuildRules(SIZES, has_index=True, is_salvaged=True)
@@ -345,7 +344,7 @@ def test_stand_ins_are_bounded_by_what_damage_can_have_held(tmp_path: Path, monk
 
 
 @pytest.fixture
-def damaged(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+def damaged(golden: Golden, tmp_path: Path) -> Path:
     """Damage a record of the second segment of a store, which has three."""
     store = shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
     second = sorted((store / "commitlog").iterdir())[1]

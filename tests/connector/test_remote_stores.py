@@ -21,12 +21,11 @@ from tests.connector.submitting import SECONDS, environment
 from tests.object_store import SECRET, Faults, ObjectStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 pytestmark = pytest.mark.spark
 
@@ -37,9 +36,7 @@ def read(spark: SparkSession, url: str, settings: dict[str, str], **options: str
     return spark.read.format("commitlog").options(**named, **options).load(url)
 
 
-def test_dataframe_of_a_url_is_that_of_the_directory(
-    spark: SparkSession, server: ObjectStore, golden: Callable[[str], UnpackedStore]
-) -> None:
+def test_dataframe_of_a_url_is_that_of_the_directory(spark: SparkSession, server: ObjectStore, golden: Golden) -> None:
     store = golden("5.3.3/tx")
     url = server.upload(store.root, "tx")
     server.faults = Faults(every=10)
@@ -47,9 +44,7 @@ def test_dataframe_of_a_url_is_that_of_the_directory(
     assert_df_equality(found, spark.read.format("commitlog").load(str(store.root)))
 
 
-def test_settings_are_in_no_plan_and_no_error(
-    spark: SparkSession, server: ObjectStore, golden: Callable[[str], UnpackedStore]
-) -> None:
+def test_settings_are_in_no_plan_and_no_error(spark: SparkSession, server: ObjectStore, golden: Golden) -> None:
     url = server.upload(golden("5.3.3/tx").root, "hidden")
     frame = read(spark, url, server.settings)
     plan = io.StringIO()
@@ -64,7 +59,7 @@ def test_settings_are_in_no_plan_and_no_error(
 
 @pytest.mark.parametrize("view", ["topics", "consumequeue", "index"])
 def test_view_of_a_url_is_that_of_the_directory(
-    view: str, spark: SparkSession, server: ObjectStore, golden: Callable[[str], UnpackedStore]
+    view: str, spark: SparkSession, server: ObjectStore, golden: Golden
 ) -> None:
     root = golden("5.3.3/tx").root
     url = server.upload(root, "views")
@@ -74,7 +69,7 @@ def test_view_of_a_url_is_that_of_the_directory(
 
 
 def test_stream_of_a_url_goes_on_from_its_checkpoint(
-    spark: SparkSession, server: ObjectStore, golden: Callable[[str], UnpackedStore], tmp_path: Path
+    spark: SparkSession, server: ObjectStore, golden: Golden, tmp_path: Path
 ) -> None:
     store = golden("5.3.3/tx")
     first, *others = store.segments
@@ -108,7 +103,7 @@ def test_stream_of_a_url_goes_on_from_its_checkpoint(
 
 
 def test_messages_of_a_url_are_appended_to_a_store(
-    server: ObjectStore, golden: Callable[[str], UnpackedStore], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+    server: ObjectStore, golden: Golden, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     root = golden("5.3.3/tx").root
     url = server.upload(root, "source")
@@ -123,9 +118,7 @@ def test_messages_of_a_url_are_appended_to_a_store(
     assert (refused, "local disk" in capfd.readouterr().err) == (4, True)
 
 
-def test_spark_keeps_no_secret_in_its_logs_and_files(
-    server: ObjectStore, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_spark_keeps_no_secret_in_its_logs_and_files(server: ObjectStore, golden: Golden, tmp_path: Path) -> None:
     url = server.upload(golden("5.3.3/tx").root, "logged")
     server.faults = Faults(every=10)
     command = [sys.executable, "-m", "tests.connector.secret_trial", url, json.dumps(server.settings), str(tmp_path)]
@@ -144,7 +137,7 @@ def test_spark_keeps_no_secret_in_its_logs_and_files(
 def test_jobs_answer_about_a_url_as_about_the_directory(
     server: ObjectStore,
     spark: SparkSession,
-    golden: Callable[[str], UnpackedStore],
+    golden: Golden,
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     assert spark.sparkContext.master == "local[2]"
@@ -165,7 +158,7 @@ def test_jobs_answer_about_a_url_as_about_the_directory(
 
 @pytest.mark.parametrize("column", ["topic", "physical_offset"])
 def test_dataframe_of_a_look_up_in_a_url_is_the_filtered_one(
-    column: str, spark: SparkSession, server: ObjectStore, golden: Callable[[str], UnpackedStore]
+    column: str, spark: SparkSession, server: ObjectStore, golden: Golden
 ) -> None:
     root = golden("5.3.3/tx").root
     url = server.upload(root, "look-up")

@@ -20,9 +20,9 @@ from tests.connector.submitting import ROOT, SECONDS, SPARK_BIN, environment
 from tests.object_store import ObjectStore
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 pytestmark = [pytest.mark.golden, pytest.mark.spark, pytest.mark.soak]
 
@@ -102,7 +102,7 @@ def tried(master: str, store: Path | str, folder: Path, *settings: str, python: 
     return done.stdout
 
 
-def test_shared_directory_is_read_by_all_workers(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_shared_directory_is_read_by_all_workers(golden: Golden, tmp_path: Path) -> None:
     store = golden("5.3.3/tx").root
     rows = read_messages(store).read_all().num_rows
     with cluster(tmp_path) as master:
@@ -112,7 +112,7 @@ def test_shared_directory_is_read_by_all_workers(golden: Callable[[str], Unpacke
         assert "verdict " in told
 
 
-def test_object_store_is_read_by_all_workers(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_object_store_is_read_by_all_workers(golden: Golden, tmp_path: Path) -> None:
     store = golden("5.3.3/tx").root
     with ObjectStore() as server, cluster(tmp_path) as master:
         url = server.upload(store, "clustered")
@@ -122,7 +122,7 @@ def test_object_store_is_read_by_all_workers(golden: Callable[[str], UnpackedSto
     assert "directories 2\n" in told
 
 
-def test_workers_without_the_path_say_so_in_one_line(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_workers_without_the_path_say_so_in_one_line(golden: Golden, tmp_path: Path) -> None:
     if os.getuid():
         pytest.skip("only root can hide a directory from a process")
     store = golden("5.3.3/tx").root
@@ -143,7 +143,7 @@ def _without_package(folder: Path) -> Path:
     return path
 
 
-def test_workers_without_the_package_say_so_in_one_line(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_workers_without_the_package_say_so_in_one_line(golden: Golden, tmp_path: Path) -> None:
     store = golden("5.3.3/tx").root
     with cluster(tmp_path) as master:
         told = tried(master, store, tmp_path, python=str(_without_package(tmp_path)))

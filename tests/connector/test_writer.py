@@ -19,12 +19,11 @@ from store_core.errors import StoreError
 from tests.connector.written import SMALL_CONFIG, Writer, consumed, error_of, rows_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 pytestmark = pytest.mark.spark
 
@@ -349,9 +348,7 @@ def test_records_are_staged_elsewhere_on_request(write: Writer, tmp_path: Path) 
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", ["5.3.3/compressed", "5.3.3/tx", "5.3.3/delay"])
-def test_a_golden_store_read_and_written_again_is_the_same(
-    name: str, write: Writer, golden: Callable[[str], UnpackedStore]
-) -> None:
+def test_a_golden_store_read_and_written_again_is_the_same(name: str, write: Writer, golden: Golden) -> None:
     store = golden(name)
     frame = write.session.read.format("commitlog").option("columns", ",".join(COPIED)).load(str(store.root))
     write(frame, preserveStoreTimestamp="true", mappedFileSizeCommitLog=str(store.segments[0].stat().st_size))

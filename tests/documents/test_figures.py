@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.documents.blocks import ROOT
-from tests.golden_stores import UnpackedStore, golden_stores
+from tests.golden_stores import golden_stores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
+
+    from tests.golden_stores import Golden
 
 
 GOLDEN = ROOT / "tests" / "golden"
@@ -43,7 +44,7 @@ def test_stores_are_as_many_as_told() -> None:
 
 
 @pytest.mark.golden
-def test_their_records_are_as_many_as_told(golden: Callable[[str], UnpackedStore]) -> None:
+def test_their_records_are_as_many_as_told(golden: Golden) -> None:
     inside = [store for store in golden_stores() if GOLDEN.joinpath(f"rocketmq-{store.version}").is_dir()]
     inside = [store for store in inside if _is_here(store.version, store.scenario)]
 

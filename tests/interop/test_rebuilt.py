@@ -12,7 +12,7 @@ import pytest
 from store_core import DefaultMessageStore
 from store_core.command.exit_code import ExitCode
 from tests.connector.called import rebuild_consume_queue
-from tests.golden_stores import GoldenStore, UnpackedStore, newer_store, read_conf, unpack
+from tests.golden_stores import GoldenStore, newer_store, read_conf, unpack
 from tests.interop.handed import DERIVED, close_ours, derived_files, golden_names, hand_over, key_questions, role
 from tests.interop.questions import our_answer
 from tests.interop.scenarios import SCENARIOS, Scenario, each_release, known_to, random_scenario
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core import MessageStoreConfig
+    from tests.golden_stores import Golden
     from tests.interop.judge import Judge
     from tests.interop.rocketmq import Answer
 
@@ -130,9 +131,7 @@ def test_light_queues_are_rebuilt_from_where_the_store_had_them(
 
 
 @pytest.mark.interop
-def test_rocketmq_takes_its_own_stores_with_rebuilt_queues(
-    judge: Judge, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_rocketmq_takes_its_own_stores_with_rebuilt_queues(judge: Judge, golden: Golden, tmp_path: Path) -> None:
     names = golden_names(judge.release)
     wrong: list[object] = []
     for name in names:

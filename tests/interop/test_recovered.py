@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
     from tests.interop.judge import Judge
     from tests.interop.rocketmq import Answer
 
@@ -81,9 +81,7 @@ def test_rocketmq_takes_damaged_stores_that_we_have_recovered(judge: Judge, tmp_
 
 
 @pytest.mark.interop
-def test_rocketmq_takes_its_own_stores_that_we_have_recovered(
-    judge: Judge, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_rocketmq_takes_its_own_stores_that_we_have_recovered(judge: Judge, golden: Golden, tmp_path: Path) -> None:
     stores = [golden(name).path for name in golden_names(judge.release)]
     handed = [handed for store in stores if (handed := recover(store, tmp_path, judge)) is not None]
 

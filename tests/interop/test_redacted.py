@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
     from tests.interop.judge import Judge
 
 
 @pytest.mark.parametrize("release", each_release())
 def test_rocketmq_takes_a_redacted_store_for_its_own(
-    release: str, judge_of: Callable[[str], Judge], golden: Callable[[str], UnpackedStore], tmp_path: Path
+    release: str, judge_of: Callable[[str], Judge], golden: Golden, tmp_path: Path
 ) -> None:
     copy = _Copy.of(golden(_CHOSEN[release]), tmp_path, "whole", release)
     topic = read_messages(copy.store, columns=["topic"]).read_all()["topic"][0].as_py()

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core import MessageStoreConfig
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden, UnpackedStore
     from tests.interop.judge import Judge
     from tests.interop.rocketmq import Answer
 
@@ -113,21 +113,19 @@ def _repaired(judge: Judge, golden: UnpackedStore, faults: Sequence[str], direct
 
 @pytest.mark.parametrize("release", each_release())
 def test_rocketmq_takes_a_repaired_store_for_its_own(
-    release: str, judge_of: Callable[[str], Judge], golden: Callable[[str], UnpackedStore], tmp_path: Path
+    release: str, judge_of: Callable[[str], Judge], golden: Golden, tmp_path: Path
 ) -> None:
     assert [] == _repaired(judge_of(release), golden(_CHOSEN[release]), _FAULTS[0], tmp_path)
 
 
 def test_rocketmq_answers_every_key_of_a_missing_index_that_was_made(
-    judge_of: Callable[[str], Judge], golden: Callable[[str], UnpackedStore], tmp_path: Path
+    judge_of: Callable[[str], Judge], golden: Golden, tmp_path: Path
 ) -> None:
     assert [] == _repaired(judge_of("5.3"), golden(_CHOSEN["5.3"]), ["index_missing"], tmp_path)
 
 
 @pytest.mark.interop
-def test_rocketmq_takes_all_its_repaired_stores_for_its_own(
-    judge: Judge, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_rocketmq_takes_all_its_repaired_stores_for_its_own(judge: Judge, golden: Golden, tmp_path: Path) -> None:
     wrong: list[object] = []
     count = 0
     for number, name in enumerate(_plain_stores(judge.release, golden)):
@@ -139,7 +137,7 @@ def test_rocketmq_takes_all_its_repaired_stores_for_its_own(
     assert count >= 3
 
 
-def _plain_stores(release: str, golden: Callable[[str], UnpackedStore]) -> list[str]:
+def _plain_stores(release: str, golden: Golden) -> list[str]:
     """Return the stores of a release in which each fault can be planted: closed, with an index and small queues."""
     return [name for name in golden_names(release) if _is_plain(golden(name).root)]
 
@@ -151,7 +149,7 @@ def _is_plain(root: Path) -> bool:
 
 @pytest.mark.parametrize("release", each_release())
 def test_rocketmq_takes_a_salvaged_store_for_its_own(
-    release: str, judge_of: Callable[[str], Judge], golden: Callable[[str], UnpackedStore], tmp_path: Path
+    release: str, judge_of: Callable[[str], Judge], golden: Golden, tmp_path: Path
 ) -> None:
     judge, source = judge_of(release), _Copy.of(golden(_CHOSEN[release]), tmp_path, "damaged", release)
     for name in ("magic_code_overwritten", "body_bit_flipped"):

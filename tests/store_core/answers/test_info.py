@@ -22,10 +22,9 @@ from tests.store_core.command.calls import call
 from tests.viewed_store import make_viewed_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden, UnpackedStore
     from tests.object_store import ObjectStore
 
 
@@ -72,7 +71,7 @@ def test_of_very_many_queues_only_some_are_looked_at(tmp_path: Path, monkeypatch
     assert "messages: 60, in the first 2 of 3 queues of 3 topics" in call("info", store).text
 
 
-def test_nothing_is_scanned(golden: Callable[[str], UnpackedStore], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_scanned(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
     walked: list[int] = []
 
     def counted(segment: Any, *, after: Any, **more: Any) -> Any:  # noqa: ANN401 -- of `find_log_end`
@@ -115,7 +114,7 @@ def test_what_is_missing_is_told_with_how_to_make_it(tmp_path: Path) -> None:
     assert f"commitlog rebuild both {root} --dry-run" in {row["command"] for row in found["tables"]["next"]}
 
 
-def test_parts_and_damage_are_notes_and_no_errors(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_parts_and_damage_are_notes_and_no_errors(golden: Golden, tmp_path: Path) -> None:
     root = shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
     first, second, _ = sorted((root / "commitlog").iterdir())
     second.unlink()
@@ -131,9 +130,7 @@ def test_parts_and_damage_are_notes_and_no_errors(golden: Callable[[str], Unpack
     assert first.name == "0" * 20
 
 
-def test_an_archive_is_described_as_far_as_its_messages_go(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_an_archive_is_described_as_far_as_its_messages_go(golden: Golden, tmp_path: Path) -> None:
     with tarfile.open(tmp_path / "copy.tar", "w") as archive:
         archive.add(golden("5.3.3/tx").root, "store")
     found = told(tmp_path / "copy.tar")
@@ -143,9 +140,7 @@ def test_an_archive_is_described_as_far_as_its_messages_go(
 
 
 @pytest.mark.usefixtures("no_pauses")
-def test_a_store_by_url_is_described_without_a_download(
-    golden: Callable[[str], UnpackedStore], server: ObjectStore
-) -> None:
+def test_a_store_by_url_is_described_without_a_download(golden: Golden, server: ObjectStore) -> None:
     root = golden("5.3.3/propcrc").root
     here, there = told(root), told(store_at(server.upload(root, "described"), server.settings))
     same = ("log_begin", "log_end", "first_time", "last_time", "messages", "queues", "segments", "index_files")
@@ -153,7 +148,7 @@ def test_a_store_by_url_is_described_without_a_download(
     assert [here[name] for name in same] == [there[name] for name in same]
 
 
-def test_the_command_ends_with_what_to_ask_next_and_is_one_screen(golden: Callable[[str], UnpackedStore]) -> None:
+def test_the_command_ends_with_what_to_ask_next_and_is_one_screen(golden: Golden) -> None:
     root = golden("5.3.3/tx").root
     called = call("info", root)
 

@@ -19,9 +19,9 @@ from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
 from tests.store_core.rebuilt import index_files, queue_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 pytestmark = [pytest.mark.golden, pytest.mark.slow]
 
@@ -36,7 +36,7 @@ Derived = tuple[dict[str, bytes], list[bytes]]
 
 
 @pytest.fixture
-def broken(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+def broken(golden: Golden, tmp_path: Path) -> Path:
     root = shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "broken")
     for name in _FAULTS:
         plant(name, root)
@@ -72,7 +72,7 @@ def run_killed(plan: Path, places: Sequence[str]) -> list[int]:
 
 @pytest.mark.parametrize("points", [3, pytest.param(200, marks=pytest.mark.soak)])
 def test_a_process_killed_at_any_call_leaves_the_old_store_or_what_the_next_run_finishes(
-    points: int, broken: Path, golden: Callable[[str], UnpackedStore], tmp_path: Path
+    points: int, broken: Path, golden: Golden, tmp_path: Path
 ) -> None:
     plan, source = tmp_path / "plan.json", golden("5.3.3/propcrc").root
     whole = shutil.copytree(broken, tmp_path / "whole")
@@ -94,7 +94,7 @@ def test_a_process_killed_at_any_call_leaves_the_old_store_or_what_the_next_run_
 
 @pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_disk_that_dies_at_any_change_leaves_the_old_store_or_what_the_next_run_finishes(
-    stride: int, broken: Path, golden: Callable[[str], UnpackedStore], tmp_path: Path
+    stride: int, broken: Path, golden: Golden, tmp_path: Path
 ) -> None:
     plan, new = tmp_path / "plan.json", derived(golden("5.3.3/propcrc").root)
     swapped: list[bool] = []

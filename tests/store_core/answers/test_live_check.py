@@ -22,7 +22,7 @@ from store_core.store.parts import InProcess
 from store_core.store.rebuild.findings import Finding, FindingKind, Tally
 from store_core.store.recovery import store_recovery
 from store_core.store.recovery.log_recovery import find_end_of_files
-from tests.golden_stores import UnpackedStore, golden_stores
+from tests.golden_stores import golden_stores
 from tests.store_core.answers.planting import FAULTS, Fault, StoreCopy, counts_of
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.format.release import Release
     from store_core.queue.queue_path import QueueRules
+    from tests.golden_stores import Golden
 
 CONFIG: Final = MessageStoreConfig(
     mapped_file_size_commit_log=16384, mapped_file_size_consume_queue=400, max_hash_slot_num=20, max_index_num=200
@@ -136,9 +137,7 @@ def test_a_unit_that_points_where_the_log_has_no_file_is_found_in_a_live_store(r
 
 @pytest.mark.golden
 @pytest.mark.parametrize("fault", [each for each in FAULTS[::2] if str(each) not in AT_THE_END], ids=str)
-def test_a_fault_is_found_in_a_store_that_a_broker_holds(
-    fault: Fault, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_a_fault_is_found_in_a_store_that_a_broker_holds(fault: Fault, golden: Golden, tmp_path: Path) -> None:
     for name in [name for name in fault.stores if name in HERE][-1:]:
         release = golden(name).golden.release
         copy = StoreCopy(shutil.copytree(golden(name).root, tmp_path / "store"), 3, release)
@@ -184,7 +183,7 @@ def test_keys_are_missing_from_an_index_that_stands_still_only_after_many_looks(
 
 
 @pytest.fixture
-def aged(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+def aged(golden: Golden, tmp_path: Path) -> Path:
     return shutil.copytree(golden("5.3.3/basic").root, tmp_path / "store")
 
 

@@ -22,10 +22,9 @@ from tests.budgets import budget
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, LogBuilder, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 GOLDEN = ["4.3.0/basic", "4.9.7/crash", "5.3.3/aged", "5.3.3/bcq", "5.3.3/propcrc", "5.3.3/torn-garble", "5.3.3/tx"]
 BY_RECORDS = {"by": DiffBy.RECORDS}
@@ -71,7 +70,7 @@ def assert_no_differences(report: DiffReport) -> None:
 @pytest.mark.parametrize("options", [{"same_extent": True}, {"by": DiffBy.RECORDS, "same_extent": True}])
 @pytest.mark.parametrize("name", GOLDEN)
 def test_a_store_does_not_differ_from_its_copy(
-    name: str, options: dict[str, Any], golden: Callable[[str], UnpackedStore], tmp_path: Path
+    name: str, options: dict[str, Any], golden: Golden, tmp_path: Path
 ) -> None:
     store = golden(name).root
     copied = shutil.copytree(store, tmp_path / "copy")
@@ -80,9 +79,7 @@ def test_a_store_does_not_differ_from_its_copy(
 
 
 @pytest.mark.golden
-def test_trimmed_and_preallocated_ends_are_no_differences(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_trimmed_and_preallocated_ends_are_no_differences(golden: Golden, tmp_path: Path) -> None:
     store = golden("5.3.3/propcrc").root
     copied = shutil.copytree(store, tmp_path / "copy")
     last = max((copied / "commitlog").iterdir())
@@ -115,7 +112,7 @@ def test_segments_of_another_size_with_the_same_messages_are_no_difference(
 @budget(0.3)
 @pytest.mark.parametrize("name", ["4.9.7/basic", "5.3.3/batch", "5.3.3/propcrc"])
 def test_inverted_bytes_are_reported_as_exactly_that(
-    name: str, data: st.DataObject, golden: Callable[[str], UnpackedStore], tmp_path_factory: pytest.TempPathFactory
+    name: str, data: st.DataObject, golden: Golden, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     store = golden(name)
     records = [row for row in store.expected() if row["store_size"] > 120]

@@ -25,10 +25,9 @@ from tests.store_core.files.store_kinds import every_file
 from tests.store_core.store.damaged_stores import damaged_archives, unpack_damaged
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 GOLDEN = ["4.3.0/basic", "4.9.7/ipv6", "5.3.3/aged", "5.3.3/bcq", "5.3.3/propcrc", "5.3.3/v2topic"]
 TORN = ["4.3.0/torn-garble", "4.9.7/torn-zero", "5.3.3/torn-garble", "5.3.3/torn-header"]
@@ -93,9 +92,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", GOLDEN)
-def test_an_undamaged_store_is_salvaged_whole(
-    name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_an_undamaged_store_is_salvaged_whole(name: str, golden: Golden, tmp_path: Path) -> None:
     store = golden(name)
     report = salvage(store.root, tmp_path / "rows", "parquet")
     offsets = [row["physical_offset"] for row in rows_of(tmp_path / "rows")]
@@ -109,9 +106,7 @@ def test_an_undamaged_store_is_salvaged_whole(
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", TORN)
-def test_of_a_torn_store_all_is_salvaged_that_rocketmq_keeps(
-    name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_of_a_torn_store_all_is_salvaged_that_rocketmq_keeps(name: str, golden: Golden, tmp_path: Path) -> None:
     store = golden(name)
     report = salvage(store.root, tmp_path / "rows", "parquet")
     offsets = [row["physical_offset"] for row in rows_of(tmp_path / "rows")]
@@ -265,7 +260,7 @@ def is_sound(segments: dict[int, bytes], offset: int) -> bool:
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", [*GOLDEN, *TORN])
-def test_a_new_store_has_the_same_messages(name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_a_new_store_has_the_same_messages(name: str, golden: Golden, tmp_path: Path) -> None:
     store = golden(name).root
     salvage(store, tmp_path / "new")
     before, after = (messages_of(root) for root in (store, tmp_path / "new"))

@@ -18,14 +18,14 @@ from store_core.snapshot.store import Store
 from store_core.store.read.option_table import NamedBy
 from store_core.store.read.option_values import ReadMode
 from tests.builders import MAGIC_AT, in_batch
-from tests.golden_stores import UnpackedStore, golden_stores
+from tests.golden_stores import golden_stores
 from tests.life_logs import BEGIN, LifeLog, message_id, write_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from store_core.store.process_pool import ProcessPool
+    from tests.golden_stores import Golden
 
 
 def steps(report: TraceReport) -> list[str]:
@@ -53,9 +53,7 @@ FAILED = ["send", "retry_wait", "retry", "retry_wait", "retry", "dead_letter"]
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.scenario == "live"])
-def test_transactions_of_a_real_broker_have_all_their_records(
-    name: str, golden: Callable[[str], UnpackedStore]
-) -> None:
+def test_transactions_of_a_real_broker_have_all_their_records(name: str, golden: Golden) -> None:
     unpacked = golden(name)
     lines = [json.loads(line) for path in unpacked.path.glob("sent*.jsonl") for line in path.read_text().splitlines()]
     sent = [line for line in lines if line["kind"].startswith("tx-")][::17]
@@ -70,9 +68,7 @@ def test_transactions_of_a_real_broker_have_all_their_records(
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.scenario == "live"])
-def test_delayed_messages_of_a_real_broker_are_delivered_after_they_were_due(
-    name: str, golden: Callable[[str], UnpackedStore]
-) -> None:
+def test_delayed_messages_of_a_real_broker_are_delivered_after_they_were_due(name: str, golden: Golden) -> None:
     unpacked = golden(name)
     lines = [json.loads(line) for path in unpacked.path.glob("sent*.jsonl") for line in path.read_text().splitlines()]
     delayed = [line for line in lines if "delay" in line["kind"]][::10]

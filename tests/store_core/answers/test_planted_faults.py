@@ -11,16 +11,15 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core.answers import check
-from tests.golden_stores import UnpackedStore, golden_stores
+from tests.golden_stores import golden_stores
 from tests.store_core.answers.planting import FAULTS, Expected, Fault, StoreCopy, counts_of, fault_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
     from pathlib import Path
 
     from store_core.answers import CheckReport
-
-    Golden = Callable[[str], UnpackedStore]
+    from tests.golden_stores import Golden
 
 pytestmark = pytest.mark.golden
 

@@ -34,18 +34,17 @@ from tests.store_core.files.store_kinds import every_file
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from store_core.store.process_pool import ProcessPool
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 SIZES: dict[str, Any] = {"release": "5.3", "consume_queue_file_size": 800, "hash_slot_num": 100, "index_num": 400}
 GOLDEN = ["4.3.0/tx", "4.9.7/lmq", "5.3.3/bcq", "5.3.3/delay", "5.3.3/propcrc", "5.3.3/v2topic"]
 
 
 @pytest.fixture
-def store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+def store(golden: Golden, tmp_path: Path) -> Path:
     return shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
 
 
@@ -86,7 +85,7 @@ def small_store(directory: Path) -> Path:
 def test_a_pool_gives_what_this_process_gives_and_rocketmq_wrote(
     name: str,
     pool: ProcessPool,
-    golden: Callable[[str], UnpackedStore],
+    golden: Golden,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden, UnpackedStore
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -76,7 +76,7 @@ def answer_of(name: str, store: Store) -> str:
 
 
 @pytest.mark.parametrize("name", STORES)
-def test_answers_are_those_of_a_local_copy(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+def test_answers_are_those_of_a_local_copy(name: str, golden: Golden) -> None:
     root = golden(name).root
     url = in_memory(root, name)
     for answer in ANSWERS:
@@ -101,7 +101,7 @@ def test_a_check_of_every_golden_store_is_that_of_a_local_copy(golden_store: Unp
 
 
 def test_a_check_survives_faults_and_shows_no_secret(
-    server: ObjectStore, golden: Callable[[str], UnpackedStore], caplog: pytest.LogCaptureFixture
+    server: ObjectStore, golden: Golden, caplog: pytest.LogCaptureFixture
 ) -> None:
     root = golden("5.3.3/tx").root
     url = server.upload(root, "checked")
@@ -114,9 +114,7 @@ def test_a_check_survives_faults_and_shows_no_secret(
     assert SECRET not in f"{report.to_json()}{report.to_text()}{report.to_html()}"
 
 
-def test_exports_read_a_url_into_a_local_directory(
-    server: ObjectStore, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_exports_read_a_url_into_a_local_directory(server: ObjectStore, golden: Golden, tmp_path: Path) -> None:
     root = golden("5.3.3/tx").root
     store = store_at(server.upload(root, "exported"), server.settings)
     exported = export(store, tmp_path / "lake")
@@ -126,12 +124,12 @@ def test_exports_read_a_url_into_a_local_directory(
     assert SECRET not in written
 
 
-def test_a_url_is_compared_with_a_local_copy(golden: Callable[[str], UnpackedStore]) -> None:
+def test_a_url_is_compared_with_a_local_copy(golden: Golden) -> None:
     root = golden("5.3.3/tx").root
     assert diff(in_memory(root, "compared"), root).verdict.name == "CLEAN"
 
 
-def test_retention_needs_the_broker_s_disk(golden: Callable[[str], UnpackedStore]) -> None:
+def test_retention_needs_the_broker_s_disk(golden: Golden) -> None:
     url = in_memory(golden("5.3.3/tx").root, "kept")
     with pytest.raises(InvalidOptionError, match=r"is not on a local disk: give the size and use of the broker"):
         retention(url, now=NOW)
@@ -139,7 +137,7 @@ def test_retention_needs_the_broker_s_disk(golden: Callable[[str], UnpackedStore
     assert any("are those of the copy" in note for note in found.to_json()["notes"])
 
 
-def test_commands_take_settings_and_show_none(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
+def test_commands_take_settings_and_show_none(server: ObjectStore, golden: Golden) -> None:
     root = golden("5.3.3/tx").root
     url = server.upload(root, "commanded")
     storage = ",".join(f"{name}={value}" for name, value in server.settings.items())
@@ -178,7 +176,7 @@ WRITERS: dict[str, Callable[[str, Path], object]] = {
 
 @pytest.mark.parametrize("name", WRITERS)
 def test_nothing_is_written_to_a_url(
-    name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     root = golden("5.3.3/tx").root

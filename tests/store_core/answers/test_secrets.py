@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 pytestmark = pytest.mark.usefixtures("no_pauses")
 
@@ -56,7 +56,7 @@ def log(caplog: pytest.LogCaptureFixture) -> pytest.LogCaptureFixture:
 
 
 def test_no_answer_shows_a_secret(
-    server: ObjectStore, golden: Callable[[str], UnpackedStore], tmp_path: Path, log: pytest.LogCaptureFixture
+    server: ObjectStore, golden: Golden, tmp_path: Path, log: pytest.LogCaptureFixture
 ) -> None:
     store = store_at(server.upload(golden("5.3.3/tx").root, "answers"), server.settings)
     message_id = read_messages(store, columns=["msg_id"]).read_all()["msg_id"][0].as_py()
@@ -72,7 +72,7 @@ def test_no_answer_shows_a_secret(
     assert SECRET not in log.text
 
 
-def test_no_object_shows_a_secret(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
+def test_no_object_shows_a_secret(server: ObjectStore, golden: Golden) -> None:
     url = server.upload(golden("5.3.3/tx").root, "objects")
     options = ReadOptions.parse(storage=server.settings)
     views = ViewOptions.parse("topics", storage=server.settings)
@@ -96,7 +96,7 @@ def test_no_object_shows_a_secret(server: ObjectStore, golden: Callable[[str], U
 
 @pytest.mark.parametrize("kinds", ["throttle", "limit", "cut", "refuse", "short"])
 def test_no_failure_shows_a_secret(
-    kinds: str, server: ObjectStore, golden: Callable[[str], UnpackedStore], log: pytest.LogCaptureFixture
+    kinds: str, server: ObjectStore, golden: Golden, log: pytest.LogCaptureFixture
 ) -> None:
     url = server.upload(golden("5.3.3/tx").root, "failing")
     server.faults = Faults(every=1, kinds=(kinds,))

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.snapshot.log_end import FoundEnd
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden, UnpackedStore
 
 CLUSTER: Final = Path(__file__).parents[3] / "notebooks" / "store" / "cluster.tar.xz"
 """Stores of two brokers, whose delay levels are all of a second."""
@@ -57,7 +57,7 @@ def checked(store: UnpackedStore, root: Path | None = None) -> CheckReport:
 
 
 @pytest.fixture
-def store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+def store(golden: Golden, tmp_path: Path) -> Path:
     return shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
 
 
@@ -107,9 +107,7 @@ def test_a_missing_segment_explains_the_units_and_entries_of_its_records(store: 
     assert {"log_layout": 1} == check(store).counts
 
 
-def test_a_release_that_ignores_a_cut_queue_file_has_no_units_of_it(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_a_release_that_ignores_a_cut_queue_file_has_no_units_of_it(golden: Golden, tmp_path: Path) -> None:
     store = golden("4.3.0/tx")
     root = shutil.copytree(store.root, tmp_path / "store")
     count = largest_queue(root).count
@@ -174,9 +172,7 @@ def test_a_lost_queue_is_a_finding_if_a_restart_goes_on_after_its_records(store:
     assert {"unit_missing": queue.count} == check(store, release="5.3").counts
 
 
-def test_records_after_all_units_are_not_missed_if_a_restart_adds_their_units(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_records_after_all_units_are_not_missed_if_a_restart_adds_their_units(golden: Golden, tmp_path: Path) -> None:
     root = shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
     for path in root.glob("consumequeue/*/*"):
         shutil.rmtree(path)

@@ -17,8 +17,9 @@ from tests.golden_stores import UnpackedStore, golden_stores, stores_of_kind, un
 from tests.life_logs import BEGIN, SCHEDULE, LifeLog, write_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
+
+    from tests.golden_stores import Golden
 
 
 DELAY_STORES: Final = [store.name for store in golden_stores() if store.scenario == "delay"]
@@ -47,7 +48,7 @@ def lines_of(unpacked: UnpackedStore, name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", DELAY_STORES)
-def test_messages_are_due_when_the_units_of_rocketmq_say_so(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+def test_messages_are_due_when_the_units_of_rocketmq_say_so(name: str, golden: Golden) -> None:
     unpacked = golden(name)
     queues = [line for line in lines_of(unpacked, "queues.jsonl") if line.get("topic") == SCHEDULE]
     expected = {unit["pos"]: unit["tagsCode"] for line in queues for unit in line.get("units", [])}
@@ -107,7 +108,7 @@ def test_timers_are_pending_as_the_wheel_of_rocketmq_says(name: str, golden_dire
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.scenario == "live"])
-def test_what_a_real_broker_delivered_is_delivered(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+def test_what_a_real_broker_delivered_is_delivered(name: str, golden: Golden) -> None:
     found = told(golden(name).root).found
 
     assert (30, 30, 0) == (found.messages, found.delivered, found.orphaned)

@@ -28,9 +28,9 @@ from store_core.format.release import RELEASES, Release
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
 
@@ -89,7 +89,7 @@ def spread(store: Path, directories: Sequence[Path]) -> None:
 @pytest.mark.golden
 @pytest.mark.parametrize(("was_closed", "end"), [(True, 364299), (False, 131072)])
 def test_a_twin_of_zeros_in_another_directory_is_loaded_as_rocketmq_does(
-    was_closed: bool, end: int, golden: Callable[[str], UnpackedStore], tmp_path: Path
+    was_closed: bool, end: int, golden: Golden, tmp_path: Path
 ) -> None:
     store = shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
     directories = [tmp_path / name for name in "abc"]
@@ -113,7 +113,7 @@ def test_a_twin_of_zeros_in_another_directory_is_loaded_as_rocketmq_does(
 @pytest.mark.golden
 @pytest.mark.parametrize("is_first", [True, False])
 def test_reads_take_the_copy_that_has_the_data(
-    is_first: bool, golden: Callable[[str], UnpackedStore], tmp_path: Path, caplog: pytest.LogCaptureFixture
+    is_first: bool, golden: Golden, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     log = golden("5.3.3/propcrc").root / "commitlog"
     twin = tmp_path / "twin"

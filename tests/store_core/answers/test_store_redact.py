@@ -20,10 +20,9 @@ from tests.builders import SIZE_AT, LogBuilder, Record
 from tests.store_core.files.store_kinds import every_file
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 NAME = b"jane@example.org"
 COLUMNS = ["topic", "queue_id", "queue_offset", "physical_offset", "store_size", "properties_string", "sys_flag"]
@@ -168,7 +167,7 @@ def test_wrong_usage_is_refused(options: dict[str, Any], tmp_path: Path) -> None
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", ["5.3.3/propcrc", "5.3.3/compressed", "4.9.7/ipv6"])
-def test_a_store_of_rocketmq_stays_sound(name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_a_store_of_rocketmq_stays_sound(name: str, golden: Golden, tmp_path: Path) -> None:
     store = shutil.copytree(golden(name).root, tmp_path / "store")
     bodies = read_messages(store, columns=["body"], decompress=True).read_all()["body"].to_pylist()
     chosen = next(body[4:24] for body in bodies if len(body) > 30 and len(set(body[4:24])) > 3)

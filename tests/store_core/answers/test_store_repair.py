@@ -26,10 +26,9 @@ from tests.store_core.files.store_kinds import every_file
 from tests.store_core.rebuilt import index_files, queue_files
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 REPAIRABLE = [
     fault
@@ -50,7 +49,7 @@ PLANTED += [
 
 
 @pytest.fixture
-def store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+def store(golden: Golden, tmp_path: Path) -> Path:
     return shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
 
 
@@ -82,7 +81,7 @@ def sums(root: Path) -> dict[str, bytes | None]:
 @pytest.mark.golden
 @pytest.mark.parametrize(("name", "fault"), PLANTED)
 def test_a_planted_fault_is_repaired_and_nothing_else_is_touched(
-    name: str, fault: Fault, golden: Callable[[str], UnpackedStore], tmp_path: Path
+    name: str, fault: Fault, golden: Golden, tmp_path: Path
 ) -> None:
     source = golden(name)
     root = shutil.copytree(source.root, tmp_path / "store")
@@ -116,7 +115,7 @@ def test_only_the_queue_that_is_wrong_is_replaced(store: Path) -> None:
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", ["4.9.7/lmq", "5.3.3/propcrc", "4.3.0/tx", "5.3.3/aged", "5.3.3/bcq"])
-def test_a_sound_store_needs_no_repair(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+def test_a_sound_store_needs_no_repair(name: str, golden: Golden) -> None:
     source = golden(name)
     plan = plan_repair(source.root, release=source.golden.release)
 
@@ -125,7 +124,7 @@ def test_a_sound_store_needs_no_repair(name: str, golden: Callable[[str], Unpack
 
 
 @pytest.mark.golden
-def test_index_files_before_the_first_wrong_one_stay(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_index_files_before_the_first_wrong_one_stay(golden: Golden, tmp_path: Path) -> None:
     source = golden("5.3.3/propcrc")
     root = shutil.copytree(source.root, tmp_path / "store")
     names = sorted(path.name for path in (root / "index").iterdir())
@@ -141,9 +140,7 @@ def test_index_files_before_the_first_wrong_one_stay(golden: Callable[[str], Unp
 
 
 @pytest.mark.golden
-def test_a_missing_index_is_made_in_files_of_the_size_that_is_said(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_a_missing_index_is_made_in_files_of_the_size_that_is_said(golden: Golden, tmp_path: Path) -> None:
     source = golden("5.3.3/propcrc")
     root = shutil.copytree(source.root, tmp_path / "store")
     shutil.rmtree(root / "index")
@@ -193,7 +190,7 @@ def test_queues_that_lag_after_a_crash_are_repaired_with_another_one(store: Path
 
 
 @pytest.mark.golden
-def test_a_queue_of_deleted_records_keeps_its_offsets(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_a_queue_of_deleted_records_keeps_its_offsets(golden: Golden, tmp_path: Path) -> None:
     source = golden("5.3.3/aged")
     root = shutil.copytree(source.root, tmp_path / "store")
     first = min(int(path.name) for path in (root / "commitlog").iterdir())
@@ -244,9 +241,7 @@ def test_a_checkpoint_that_can_not_be_right_is_repaired(name: str, store: Path) 
 
 
 @pytest.mark.golden
-def test_an_offset_in_a_checkpoint_that_is_after_the_log_is_lowered(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_an_offset_in_a_checkpoint_that_is_after_the_log_is_lowered(golden: Golden, tmp_path: Path) -> None:
     root = shutil.copytree(golden("5.5.0/basic").root, tmp_path / "store")
     checkpoint = StoreCheckpoint(root, OsFileSystem(), "5.5").load()
     checkpoint.logics_physical_offset = 1 << 60
@@ -333,9 +328,7 @@ def test_a_plan_for_another_state_of_the_store_is_refused_by_name(more: str, sto
 
 
 @pytest.mark.golden
-def test_a_plan_for_another_log_is_refused_by_name(
-    store: Path, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_a_plan_for_another_log_is_refused_by_name(store: Path, golden: Golden, tmp_path: Path) -> None:
     other = shutil.copytree(golden("5.3.3/bcq").root, tmp_path / "other")
     for root in (store, other):
         plant("unit_size_changed", root)

@@ -20,9 +20,7 @@ from tests.store_core.store.clean.test_clean_golden import CLEANED, THERE
 from tests.viewed_store import SEGMENT_SIZE, make_viewed_store, write_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 NOW = 1_800_000_000_000
 HOUR = 3_600_000
@@ -47,9 +45,7 @@ def rows(report: RetentionReport, name: str) -> list[dict[str, Any]]:
 
 @pytest.mark.golden
 @pytest.mark.parametrize("case", [case for case in CLEANED if case.split()[0] in THERE])
-def test_the_files_that_go_are_those_that_rocketmq_deleted(
-    case: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_the_files_that_go_are_those_that_rocketmq_deleted(case: str, golden: Golden, tmp_path: Path) -> None:
     name, old_segments = case.split()
     store = golden(name)
     root = shutil.copytree(store.root, tmp_path / "store")

@@ -16,12 +16,13 @@ from store_core.errors import InvalidOptionError
 from store_core.snapshot.store import Store
 from store_core.store.parts import InProcess, Job
 from tests.builders import SIZE_AT
-from tests.golden_stores import UnpackedStore, golden_stores, newer_store, unpack_newer
+from tests.golden_stores import golden_stores, newer_store, unpack_newer
 from tests.life_logs import BEGIN, LifeLog, write_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
+
+    from tests.golden_stores import Golden
 
 
 TX_STORES: Final = [store.name for store in golden_stores() if store.scenario in ("tx", "live")]
@@ -41,7 +42,7 @@ def states(report: TransactionsReport) -> dict[str, str]:
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", TX_STORES)
-def test_golden_transactions_end_as_the_broker_was_told(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+def test_golden_transactions_end_as_the_broker_was_told(name: str, golden: Golden) -> None:
     unpacked = golden(name)
     report = told(unpacked.root, release=unpacked.golden.release, lists_all=True)
     found = report.found

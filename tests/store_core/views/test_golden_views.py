@@ -17,8 +17,9 @@ from tests.golden_stores import UnpackedStore, golden_stores, has_stores_beside
 from tests.viewed_store import write_config
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
+
+    from tests.golden_stores import Golden
 
 
 Queues = dict[tuple[str, int], dict[str, Any]]
@@ -73,7 +74,7 @@ def test_units_are_those_that_rocketmq_reads(golden_store: UnpackedStore) -> Non
 
 
 @loaded
-def test_topics_have_the_bounds_that_rocketmq_answers(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+def test_topics_have_the_bounds_that_rocketmq_answers(name: str, golden: Golden) -> None:
     store = golden(name)
     answers = queues_of(store)
     expected = {queue: (max(each["minOffset"], 0), each["maxOffset"]) for queue, each in answers.items()}
@@ -88,9 +89,7 @@ def test_topics_have_the_bounds_that_rocketmq_answers(name: str, golden: Callabl
 
 
 @loaded
-def test_times_of_a_queue_are_those_of_its_first_and_last_message(
-    name: str, golden: Callable[[str], UnpackedStore]
-) -> None:
+def test_times_of_a_queue_are_those_of_its_first_and_last_message(name: str, golden: Golden) -> None:
     golden_store = golden(name)
     times = {row["physical_offset"]: row["store_timestamp"] for row in golden_store.expected()}
     units: dict[tuple[str, int], list[int]] = defaultdict(list)
@@ -121,7 +120,7 @@ def test_segments_count_the_messages_and_end_where_the_read_ends(golden_store: U
 
 @pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.is_torn])
 def test_what_was_committed_past_the_end_of_a_torn_log_is_beyond_the_end(
-    name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
+    name: str, golden: Golden, tmp_path: Path
 ) -> None:
     store = golden(name)
     root = shutil.copytree(store.root, tmp_path / "store")
@@ -139,9 +138,7 @@ def test_what_was_committed_past_the_end_of_a_torn_log_is_beyond_the_end(
 
 
 @unchanged
-def test_index_entries_are_found_by_the_keys_that_rocketmq_answers(
-    name: str, golden: Callable[[str], UnpackedStore]
-) -> None:
+def test_index_entries_are_found_by_the_keys_that_rocketmq_answers(name: str, golden: Golden) -> None:
     golden_store = golden(name)
     path = golden_store.path / "index.jsonl"
     by_hash = defaultdict(set)
@@ -156,7 +153,7 @@ def test_index_entries_are_found_by_the_keys_that_rocketmq_answers(
 
 
 @pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.scenario != "live"])
-def test_checkpoint_has_the_fields_that_rocketmq_loads(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+def test_checkpoint_has_the_fields_that_rocketmq_loads(name: str, golden: Golden) -> None:
     store = golden(name)
     rows = rows_of(store, "checkpoint", release=store.golden.release)
     answer = json.loads((store.path / "recovered.json").read_text().splitlines()[0])
@@ -171,7 +168,7 @@ def test_checkpoint_has_the_fields_that_rocketmq_loads(name: str, golden: Callab
 
 
 @pytest.mark.skipif(not has_stores_beside(), reason="the store of a broker is in the larger collection only")
-def test_a_brokers_files_are_read(golden: Callable[[str], UnpackedStore]) -> None:
+def test_a_brokers_files_are_read(golden: Golden) -> None:
     store = golden("5.3.3/live")
     offsets = {
         (row["consumer_group"], row["topic"], row["queue_id"]): row for row in rows_of(store, "consumer_offsets")

@@ -20,10 +20,11 @@ from tests.object_store import SECRET, Faults, ObjectStore
 from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     import pyarrow as pa
+
+    from tests.golden_stores import Golden
 
 
 pytestmark = pytest.mark.usefixtures("no_pauses", "no_chance")
@@ -48,14 +49,12 @@ def check_equal(root: Path, url: str, release: str, **options: Any) -> None:  # 
 
 
 @pytest.mark.parametrize("name", STORES)
-def test_views_of_a_golden_store_are_those_on_disk(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+def test_views_of_a_golden_store_are_those_on_disk(name: str, golden: Golden) -> None:
     store = golden(name)
     check_equal(store.root, in_memory(store.root, name), store.golden.release)
 
 
-def test_views_of_a_store_that_crashed_are_those_on_disk(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_views_of_a_store_that_crashed_are_those_on_disk(golden: Golden, tmp_path: Path) -> None:
     """The last record is torn: queues end before it, wherever the store is."""
     root = tmp_path / "store"
     shutil.copytree(golden("5.3.3/tx").root, root)
@@ -80,7 +79,7 @@ def test_views_of_every_golden_store_are_those_on_disk(golden_store: UnpackedSto
 
 
 def test_faults_in_every_tenth_request_change_no_view(
-    server: ObjectStore, golden: Callable[[str], UnpackedStore], caplog: pytest.LogCaptureFixture
+    server: ObjectStore, golden: Golden, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = golden("5.3.3/tx")
     url = server.upload(store.root, "faulty")
@@ -91,25 +90,21 @@ def test_faults_in_every_tenth_request_change_no_view(
     assert SECRET not in caplog.text
 
 
-def test_a_view_lists_the_parts_that_it_needs_and_opens_its_file(
-    server: ObjectStore, golden: Callable[[str], UnpackedStore]
-) -> None:
+def test_a_view_lists_the_parts_that_it_needs_and_opens_its_file(server: ObjectStore, golden: Golden) -> None:
     url = server.upload(golden("5.3.3/tx").root, "listed")
     server.forget()
     read_view(url, "consumer_offsets", columns=["topic", "committed_offset"], storage=server.settings).read_all()
     assert (server.faults.lists, server.faults.gets) == (2, 1)
 
 
-def test_queues_are_listed_together(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
+def test_queues_are_listed_together(server: ObjectStore, golden: Golden) -> None:
     url = server.upload(golden("5.3.3/tx").root, "queues")
     server.forget()
     plan_view(Store(url, storage=server.settings), ViewOptions.parse("consumequeue"))
     assert (server.faults.lists, server.faults.gets) == (4, 0)  # the root, and three parts of it
 
 
-def test_parts_are_read_in_another_process_and_show_no_setting(
-    server: ObjectStore, golden: Callable[[str], UnpackedStore]
-) -> None:
+def test_parts_are_read_in_another_process_and_show_no_setting(server: ObjectStore, golden: Golden) -> None:
     root = golden("5.3.3/tx").root
     options = ViewOptions.parse("topics", storage=server.settings)
     parts = plan_view(options.read.store_of(server.upload(root, "parts")), options)
@@ -119,9 +114,7 @@ def test_parts_are_read_in_another_process_and_show_no_setting(
     assert rows(root, "topics").num_rows == sum(batch.num_rows for part in sent for batch in part.batches(options))  # type: ignore[union-attr]
 
 
-def test_a_store_without_a_file_is_named_by_its_url(
-    server: ObjectStore, golden: Callable[[str], UnpackedStore]
-) -> None:
+def test_a_store_without_a_file_is_named_by_its_url(server: ObjectStore, golden: Golden) -> None:
     url = server.upload(golden("5.3.3/tx").root / "commitlog", "bare/commitlog").removesuffix("/commitlog")
     with pytest.raises(StoreNotFoundError, match=f"{url}/checkpoint is missing"):
         read_view(url, "checkpoint", storage=server.settings)

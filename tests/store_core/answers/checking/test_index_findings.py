@@ -20,10 +20,8 @@ from tests.budgets import budget
 from tests.store_core.answers.planting import StoreCopy, counts_of, fault_named
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from store_core.answers import CheckReport
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 CONFIG: Final = MessageStoreConfig(
     release="5.3", mapped_file_size_commit_log=1 << 16, max_hash_slot_num=10, max_index_num=30
@@ -108,7 +106,7 @@ def test_a_key_that_damage_took_from_its_record_is_still_a_finding(damage: tuple
     "fault", ["entry_hash_changed", "entry_leads_to_another_record", "entry_leads_inside_a_record"]
 )
 def test_an_entry_that_was_changed_is_still_a_finding_wherever_it_is(
-    fault: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
+    fault: str, golden: Golden, tmp_path: Path
 ) -> None:
     store = golden("5.5.0/tx")
     for seed in range(6):

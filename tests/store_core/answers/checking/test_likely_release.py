@@ -15,10 +15,9 @@ from store_core.format.release import RELEASES, Release
 from store_core.snapshot.likely_release import LikelyRelease
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden
 
 CONFIG: Final = MessageStoreConfig(mapped_file_size_commit_log=4096, max_hash_slot_num=10, max_index_num=1000)
 
@@ -49,9 +48,7 @@ def test_what_a_release_leaves_is_no_finding_whoever_served_the_store_before(
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", ["4.3.0/tx", "4.9.7/lmq", "5.3.3/tx", "5.5.0/tx"])
-def test_a_copy_without_the_files_of_its_root_has_no_findings(
-    name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_a_copy_without_the_files_of_its_root_has_no_findings(name: str, golden: Golden, tmp_path: Path) -> None:
     store = golden(name)
     for part in ("commitlog", "consumequeue", "index"):
         shutil.copytree(store.root / part, tmp_path / "store" / part)

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
+    from tests.golden_stores import Golden, UnpackedStore
 
 SIZE = 1024
 USUAL = 40 + 4 * 5_000_000 + 20 * 20_000_000
@@ -49,7 +49,7 @@ def test_no_part_of_a_store_says_another_release(golden_store: UnpackedStore) ->
         assert note(part) is None or is_old
 
 
-def test_a_closed_segment_tells_without_a_store(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_a_closed_segment_tells_without_a_store(golden: Golden, tmp_path: Path) -> None:
     first = golden("4.3.0/tx").segments[0]
     copy = tmp_path / first.name
     shutil.copy(first, copy)
