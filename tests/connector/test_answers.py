@@ -15,7 +15,6 @@ from store_core import RebuildOptions
 from store_core import answers as core
 from store_core.answers import rebuild as core_rebuild
 from store_core.errors import InvalidOptionError
-from store_core.format.release import RELEASES
 from tests.builders import BODY_AT, LogBuilder
 from tests.store_core.files.store_kinds import every_file
 from tests.viewed_store import make_viewed_store
@@ -59,18 +58,6 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
             assert table.column_names == answer.frame(name).columns
     records, table = pairs[1][0].frame("records"), pairs[1][1].tables["records"]
     assert table.to_pylist() == records.toArrow().to_pylist() != []
-
-
-def test_dry_runs_in_tasks_are_those_of_the_process(spark: SparkSession, stores: tuple[str, str]) -> None:
-    answer, expected = answers.recover(spark, stores[1], release=RELEASES), core.recover(stores[1], release=RELEASES)
-
-    assert expected.found == answer.report.found
-    assert expected.to_text() == str(answer)
-    for name in ("releases", "messages", "decisions", "notes"):
-        assert expected.tables[name] == answer.report.tables[name]
-    assert len(RELEASES) == answer.frame("releases").count()
-    paths = answer.frame("changes").where("path not like '%/index/%'")  # files of the index are named by the time
-    assert paths.count() == sum("/index/" not in path for path in expected.tables["changes"]["path"].to_pylist()) > 0
 
 
 def test_an_unknown_table_is_refused_by_name(spark: SparkSession, stores: tuple[str, str]) -> None:

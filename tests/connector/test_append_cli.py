@@ -11,7 +11,6 @@ from pyspark.errors import PySparkException
 
 from pyspark_commitlog.append import zone_of
 from pyspark_commitlog.spark_errors import end_of
-from store_core import DefaultMessageStore
 from store_core.format.times import iso_time
 from tests.builders import LogBuilder
 from tests.connector.called import append
@@ -136,15 +135,6 @@ def test_rows_of_csv_files_have_properties_as_json_and_bodies_as_base64(job: Job
         first["queue_id"],
     )
     assert ("u", b"", {}) == (second["topic"], second["body"], dict(second["properties"]))
-
-
-def test_a_topic_of_another_store_is_copied_with_its_times(job: Job) -> None:
-    source = Writer(job.session, job.directory / "source")
-    source(source.messages(30).selectExpr("*", "if(topic = 'topic1', 5, 6) AS queue_id"))
-
-    assert job.run("--from-store", str(source.root), "--topic", "topic1", "--preserve-store-timestamp") == 0
-    columns = ("topic", "queue_id", "body", "store_timestamp", "born_timestamp", "store_host")
-    assert [row for row in rows_of(source.root, *columns) if row["topic"] == "topic1"] == rows_of(job.store, *columns)
 
 
 def test_times_without_a_zone_are_in_that_of_the_session_even_if_nobody_set_it(spark: SparkSession) -> None:
@@ -275,15 +265,6 @@ def test_what_the_other_store_does_not_have_is_told_and_nothing_is_appended(
 def test_a_topic_of_which_no_message_is_left_is_no_error(job: Job, other: Path) -> None:
     assert job.run("--from-store", str(other), "--topic", "expired", "--dry-run") == 0, job.errors
     assert job.report["records"] == 0
-
-
-def test_a_store_that_is_open_is_an_exit_code_of_its_own(job: Job) -> None:
-    path = job.file("rows.json", '{"topic": "t", "body": "x"}\n')
-    with DefaultMessageStore.open(job.store):
-        code = job.run("--json", path)
-
-    assert code == 4, job.errors
-    assert "locked by" in job.errors
 
 
 def test_an_error_that_spark_hides_behind_its_own_is_told() -> None:

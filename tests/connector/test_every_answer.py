@@ -7,13 +7,10 @@ import inspect
 from pathlib import Path
 from typing import Final
 
-import click
 import pytest
 
 import pyspark_commitlog.answers
 import store_core.answers
-from store_core.command.program import program
-from tests.store_core.command.calls import call
 
 _ROOT: Final = Path(__file__).parents[2]
 _PAGES: Final = {
@@ -60,15 +57,6 @@ def test_an_answer_has_a_function_on_spark_with_the_same_parameters(answer: str)
 
     assert {"spark"} == of_spark - of_core
     assert of_core - of_spark <= _OF_THE_PROCESS
-
-
-@pytest.mark.parametrize("answer", _PAGES)
-def test_an_answer_has_a_command_with_json_and_html(answer: str) -> None:
-    assert _command(answer) in program.list_commands(click.Context(program))
-    text = call(_command(answer), "--help").text
-    for option in ("--json", "--html"):
-        assert f"{option} " in text
-    assert all(word in text for word in _ARGUMENTS.get(answer, "").split()[1:])
 
 
 @pytest.mark.parametrize(("answer", "page"), _PAGES.items())

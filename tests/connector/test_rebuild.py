@@ -7,9 +7,8 @@ import random
 import resource
 import shutil
 from dataclasses import replace
-from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -22,10 +21,7 @@ from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
 from tests.builders import BODY_LENGTH_AT, LogBuilder, Record
 from tests.connector.rebuilding import LocalRunner, differing, rebuild_here
-from tests.store_core.rebuilt import golden_rules, index_files, queue_files
-
-if TYPE_CHECKING:
-    from tests.golden_stores import Golden
+from tests.store_core.rebuilt import index_files, queue_files
 
 SIZES = QueueRules(consume_queue_file_size=200, max_hash_slot_num=10, max_index_num=25)
 RULES = RebuildRules(SIZES, has_index=True)
@@ -100,22 +96,6 @@ def test_on_a_cluster_the_index_of_a_small_log_goes_through_the_shuffle(tmp_path
 
     assert report.index is not None
     assert (1, 0) == (report.index.files, runner.parts)
-
-
-@pytest.mark.golden
-def test_segments_in_parts_give_what_whole_segments_give(
-    golden: Golden, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = golden("5.3.3/propcrc")
-    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 5000)
-    report = rebuild_by(LocalRunner(slots=100), store.root, tmp_path, golden_rules(store))
-
-    assert queue_files(store.root) == queue_files(tmp_path)
-    assert index_files(store.root) == index_files(tmp_path)
-    assert [int(path.name) for path in store.segments][: len(report.outcomes)] == [
-        outcome.start_offset for outcome in report.outcomes
-    ]
-    assert all(before.end_offset <= after.start_offset for before, after in pairwise(report.outcomes))
 
 
 def test_segments_are_read_whole_where_their_parts_do_not_fit_together(

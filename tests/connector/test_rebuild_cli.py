@@ -220,26 +220,6 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(store: Path, capsys:
     assert told.endswith("nothing was changed: this is what would be done without --dry-run\n")
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        [],
-        ["{store}", "--verify", "--replace"],
-        ["{store}", "--verify", "--since-offset", "3"],
-        ["{store}", "--release", "6.0"],
-        ["{store}", "--since-offset", "-1"],
-        ["{store}", "--index-num", "0"],
-        ["{store}", "--consume-queue-file-size", "99999999999"],
-        ["{store}", "--sizes"],
-    ],
-)
-def test_a_wrong_command_line_is_told_with_exit_code_2(
-    arguments: list[str], store: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert 2 == rebuild_consume_queue([argument.format(store=store) for argument in arguments])
-    assert capsys.readouterr().err
-
-
 def test_places_that_can_not_be_are_told_with_exit_code_2(store: Path, tmp_path: Path) -> None:
     assert 2 == rebuild_consume_queue([str(tmp_path / "nowhere")])
     assert 2 == rebuild_consume_queue([str(store / "commitlog")])

@@ -37,6 +37,7 @@ def session_times(**texts: str) -> SessionTimes:
 
 def test_only_times_without_a_zone_wait_for_the_session() -> None:
     assert SessionTimes.of({"topic": "orders"}) is None
+    assert SessionTimes.of({"starting_timestamp": "-90s"}) is None
     assert SessionTimes.of({"starting_timestamp": str(DAY), "ending_timestamp": "2024-05-01T00:00+08:00"}) is None
     assert SessionTimes.of({"starting_timestamp": "2024-05-01", "time_zone": "UTC"}) is None
     assert list(session_times(**START).local) == ["starting_timestamp"]

@@ -8,12 +8,10 @@ import shutil
 from typing import TYPE_CHECKING
 
 import pytest
-from chispa import assert_df_equality
 from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
 
 from pyspark_commitlog import CommitLogDataSource
-from pyspark_commitlog.schema import dataframe_schema
-from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS
+from store_core.format.columns import COLUMNS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,18 +26,6 @@ pytestmark = pytest.mark.spark
 ALL = [column.name for column in COLUMNS]
 
 
-def test_by_default_a_message_has_the_default_columns(read: Reader, store: WrittenStore) -> None:
-    assert dataframe_schema(DEFAULT_COLUMNS, nullable=False) == read(store.root).schema
-
-
-def test_every_record_is_one_row_in_the_order_of_the_log(read: Reader, store: WrittenStore) -> None:
-    rows = read(store.root).collect()
-
-    assert [(r.physical_offset, r.topic, r.body) for r in store.records] == [
-        (row.physical_offset, row.topic, bytes(row.body)) for row in rows
-    ]
-
-
 def test_columns_on_request_come_with_the_others(read: Reader, store: WrittenStore) -> None:
     row = read(store.root, columns=",".join(ALL)).where("flag = 7").first()
 
@@ -51,32 +37,23 @@ def test_columns_on_request_come_with_the_others(read: Reader, store: WrittenSto
     assert (row.born_host, row.store_host) == ("[2001:db8::1]:1000", "192.168.1.2:10911")
 
 
-def test_rows_equal_the_records_that_were_written(spark: SparkSession, read: Reader, store: WrittenStore) -> None:
-    columns = ["topic", "queue_id", "queue_offset", "physical_offset", "store_size", "body", "flag", "reconsume_times"]
-    expected = [
-        (r.topic, r.queue_id, r.queue_offset, r.physical_offset, r.size, r.body, r.flag, r.reconsume_times)
-        for r in store.records
-    ]
-    actual = read(store.root, columns=",".join(columns))
-
-    assert_df_equality(spark.createDataFrame(expected, dataframe_schema(columns, nullable=False)), actual)
-
-
-@pytest.mark.parametrize("below", ["", "commitlog", "commitlog/"])
-def test_a_root_and_its_commitlog_directory_are_the_same_store(read: Reader, store: WrittenStore, below: str) -> None:
-    assert store.offsets == read.offsets(os.path.join(store.root, below))  # noqa: PTH118 -- keeps the slash at the end
-
-
-def test_one_segment_file_is_a_store(read: Reader, store: WrittenStore) -> None:
-    segment = sorted((store.root / "commitlog").iterdir())[1]
-
-    assert [offset for offset in store.offsets if 4096 <= offset < 8192] == read.offsets(segment)
-
-
-def test_several_segment_files_are_one_store(read: Reader, store: WrittenStore) -> None:
-    files = [str(path) for path in sorted((store.root / "commitlog").iterdir(), reverse=True)]
-
-    assert store.offsets == read.offsets(files)
+@pytest.mark.parametrize("form", ["root", "commitlog", "commitlog/", "segments", "relative", "odd name", "option path"])
+def test_a_store_can_be_named_in_many_ways(form: str, read: Reader, store: WrittenStore, tmp_path: Path) -> None:
+    odd = tmp_path / "a store, größer 100% {x}" / "店"
+    path: dict[str, str | list[str]] = {
+        "commitlog": f"{store.root}/commitlog",
+        "commitlog/": f"{store.root}/commitlog/",
+        "segments": [str(each) for each in sorted((store.root / "commitlog").iterdir(), reverse=True)],
+        "relative": os.path.relpath(store.root),
+        "odd name": str(odd),
+    }
+    if form == "odd name":
+        shutil.copytree(store.root, odd)
+    if form == "option path":
+        frame = read.session.read.format("commitlog").options(path=str(store.root), columns="physical_offset").load()
+        assert store.offsets == [row.physical_offset for row in frame.collect()]
+    else:
+        assert store.offsets == read.offsets(path.get(form, str(store.root)))
 
 
 def test_segments_on_several_disks_are_one_store(read: Reader, store: WrittenStore, tmp_path: Path) -> None:
@@ -86,35 +63,6 @@ def test_segments_on_several_disks_are_one_store(read: Reader, store: WrittenSto
         shutil.copy(segment, disks[number % 2] / "commitlog")
 
     assert store.offsets == read.offsets([str(disk) for disk in disks])
-
-
-def test_paths_may_have_spaces_and_unicode(read: Reader, store: WrittenStore, tmp_path: Path) -> None:
-    moved = shutil.copytree(store.root, tmp_path / "a store, größer 100% {x}" / "店")
-
-    assert store.offsets == read.offsets(moved)
-
-
-def test_a_relative_path_starts_at_the_driver_s_directory(read: Reader, store: WrittenStore) -> None:
-    assert store.offsets == read.offsets(os.path.relpath(store.root))
-
-
-def test_option_path_is_as_good_as_load(spark: SparkSession, store: WrittenStore) -> None:
-    assert len(store.records) == spark.read.format("commitlog").option("path", str(store.root)).load().count()
-
-
-def test_a_schema_prunes_and_reorders(spark: SparkSession, read: Reader, store: WrittenStore) -> None:
-    expected = [(r.body, r.queue_id, r.topic) for r in store.records]
-    actual = read(store.root, "body binary, queue_id int, topic string")
-
-    assert_df_equality(spark.createDataFrame(expected, "body binary, queue_id int, topic string"), actual)
-
-
-def test_option_columns_prunes_and_reorders(spark: SparkSession, read: Reader, store: WrittenStore) -> None:
-    expected = spark.createDataFrame(
-        [(r.body, r.topic) for r in store.records], "body binary not null, topic string not null"
-    )
-
-    assert_df_equality(expected, read(store.root, columns=" Body, TOPIC "))
 
 
 def test_single_properties_are_columns_that_equal_those_of_the_map(read: Reader, store: WrittenStore) -> None:
@@ -143,13 +91,6 @@ def test_a_schema_may_promise_elements_that_are_not_null(spark: SparkSession, st
 
     assert row["keys"] == ["k1", "all"]
     assert row.properties["UNIQ_KEY"] == "uid1"
-
-
-def test_a_schema_and_option_columns_may_agree(read: Reader, store: WrittenStore) -> None:
-    frame = read(store.root, "Topic string, body binary", columns="topic,BODY")
-
-    assert frame.columns == ["Topic", "body"]
-    assert len(store.records) == frame.count()
 
 
 def test_sql_reads_a_temporary_view_with_options(spark: SparkSession, store: WrittenStore) -> None:
@@ -192,20 +133,12 @@ def test_a_store_joins_with_itself(read: Reader, store: WrittenStore) -> None:
     assert len(store.records) == joined.where("again = reconsume_times").count()
 
 
-def test_count_counts_every_record(read: Reader, store: WrittenStore) -> None:
-    assert len(store.records) == read(store.root).count()
-
-
 def test_a_store_without_records_is_an_empty_dataframe(read: Reader, tmp_path: Path) -> None:
     segment = tmp_path / "store" / "commitlog" / ("0" * 20)
     segment.parent.mkdir(parents=True)
     segment.write_bytes(bytes(4096))
 
     assert read(tmp_path / "store").collect() == []
-
-
-def test_no_partition_at_all_is_an_empty_dataframe(read: Reader, store: WrittenStore) -> None:
-    assert read(store.root, startingOffsets=str(store.log.end + 10**6)).collect() == []
 
 
 def test_timestamps_are_instants_whatever_the_session_s_time_zone(
