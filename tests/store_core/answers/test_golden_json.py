@@ -100,9 +100,9 @@ def beside_another(root: Path, place: Path) -> Path:
     return place
 
 
-def life_store(base: Path) -> Path:
+def life_store(base: Path, segment_size: int = 8192) -> Path:
     """Write a store with transactions, delays, timers, retries, dead letters, duplicates, and consumers' offsets."""
-    log = LifeLog(8192)
+    log = LifeLog(segment_size)
     for number in range(12):
         properties = {"TAGS": "ab"[number % 2], "__SHARDINGKEY": f"s{number % 3}"}
         log.send(f"o{number}", queue_id=number % 2, queue_offset=number // 2, properties=properties, body=b"body")

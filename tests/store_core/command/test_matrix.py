@@ -14,7 +14,7 @@ from store_core.command.program import _BY_NAME
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.views.view_columns import VIEWS
-from tests.store_core.answers.test_golden_json import DISK, life_store
+from tests.store_core.answers.test_golden_json import DISK, NOW, life_store
 from tests.store_core.command.calls import call
 from tests.store_core.files.store_kinds import every_file
 
@@ -28,8 +28,8 @@ WORDS: Final[dict[str, Sequence[object]]] = {
     "tail": ("STORE",),
     "get": ("STORE", "o1"),
     "trace": ("STORE", "o1"),
-    "transactions": ("STORE",),
-    "delays": ("STORE",),
+    "transactions": ("STORE", "--now", NOW),
+    "delays": ("STORE", "--now", NOW),
     "deadletters": ("STORE",),
     "replay": ("STORE", "--id", "T-1", "--topic", "orders", "--dry-run"),
     "append": ("OUT", "--from-store", "STORE", "--topic", "orders"),
@@ -50,8 +50,8 @@ WORDS: Final[dict[str, Sequence[object]]] = {
     "redact": ("STORE", "--into", "OUT", "--pattern", "bod[x-z]"),
     "repair": ("STORE",),
     "salvage": ("STORE",),
-    "lag": ("STORE", "--now", "2026-03-14T00:00:00Z"),
-    "retention": ("STORE", *DISK),
+    "lag": ("STORE", "--now", NOW),
+    "retention": ("STORE", "--now", NOW, *DISK),
     "recover": ("STORE", "--dry-run"),
 }
 """Command -> the least that has to be typed after it; words in capitals are replaced."""
@@ -60,6 +60,9 @@ REPORTS: Final = sorted(name for name, entry in _BY_NAME.items() if ":" in entry
 OF_STORES: Final = sorted(WORDS.keys() - {"schema"})
 NEED_THE_LOCK: Final = {"rebuild", "redact", "repair", "replay"}
 """Commands that a store which a broker holds is refused to."""
+
+WITHOUT_PARTS: Final = {"info", "recover", "replay"}
+"""Reports that do not show how far they are."""
 
 HOSTILE: Final = "a\x1b[2J b"
 

@@ -86,12 +86,6 @@ def test_the_nearest_name_is_suggested_for_a_wrong_one(words: list[str], nearest
     assert called.errors.rstrip().endswith(f"did you mean {nearest!r}?" if nearest else "lists them")
 
 
-def test_a_path_without_a_store_is_wrong_usage(tmp_path: Path) -> None:
-    called = call("cat", tmp_path / "store")
-
-    assert (ExitCode.USAGE, f"commitlog: no such path: '{tmp_path}/store'\n") == (called.code, called.errors)
-
-
 def test_an_argument_that_is_not_utf8_is_wrong_usage(store: Path) -> None:
     called = call("get", store, "k\udc80")
 

@@ -17,7 +17,9 @@ import pytest
 from store_core.command.console import Console, PartsProgress, say
 from store_core.store.parts import PartsDone, Step
 from tests.builders import LogBuilder
+from tests.store_core.answers.test_golden_json import life_store
 from tests.store_core.command.calls import call
+from tests.store_core.command.test_matrix import REPORTS, WITHOUT_PARTS, typed
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
@@ -53,6 +55,11 @@ def store(tmp_path: Path) -> Path:
     log = LogBuilder()
     log.append_all(*(b"body %d" % number for number in range(300)))
     return log.write(tmp_path / "store")
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return life_store(tmp_path_factory.mktemp("life"))
 
 
 def test_a_line_says_what_is_done_and_what_is_left_and_disappears() -> None:
@@ -92,29 +99,10 @@ def lines_seen(written: str) -> list[str]:
     return lines
 
 
-REPORTS = {
-    "check": (),
-    "bill": (),
-    "producers": (),
-    "lag": (),
-    "retention": ("--now", "1700000000000", "--disk-size", "1000000000", "--disk-used", "100000"),
-    "delays": ("--now", "1700000000000"),
-    "transactions": ("--now", "1700000000000"),
-    "deadletters": (),
-    "trace": ("k-1",),
-    "repair": (),
-    "salvage": (),
-    "redact": ("--text", "body-1", "--into"),
-    "export": ("--into",),
-}
-
-
-@pytest.mark.parametrize("command", REPORTS)
-def test_the_line_is_gone_when_the_report_begins(command: str, store: Path, tmp_path: Path) -> None:
-    words = [command, store, *REPORTS[command]]
-    into = [[tmp_path / name] if words[-1] == "--into" else [] for name in ("one", "two")]
-    alone = call(*words, *into[0])
-    shared = call(*words, *into[1], around=Console(progress=SharedTerminal()))
+@pytest.mark.parametrize("command", sorted(set(REPORTS) - WITHOUT_PARTS))
+def test_the_line_is_gone_when_the_report_begins(command: str, life: Path, tmp_path: Path) -> None:
+    alone = call(*typed(command, life, tmp_path / "one"))
+    shared = call(*typed(command, life, tmp_path / "two"), around=Console(progress=SharedTerminal()))
 
     assert f"{command}: reading" in shared.text
     assert [*map(str.rstrip, alone.text.replace("/one", "/two").split("\n"))] == lines_seen(shared.text)
