@@ -51,17 +51,6 @@ def test_offsets_times_and_counts_are_those_of_a_scan(golden_store: UnpackedStor
     assert found["messages"] <= sum(int(row["properties"].get("INNER_NUM") or 1) for row in queued)
 
 
-def test_a_store_is_described_with_its_largest_topics_and_its_groups(tmp_path: Path) -> None:
-    found = told(make_viewed_store(tmp_path / "store"))
-
-    assert ["ordinary"] == found["kinds"]
-    assert (90, 3, 3) == tuple(found[name] for name in ("messages", "queues", "topics"))
-    assert [("orders", 60), ("payments", 30)] == [(row["topic"], row["messages"]) for row in found["tables"]["topics"]]
-    groups = {row["group"]: row["behind"] for row in found["tables"]["groups"]}
-    assert {"billing": 20, "audit": 0} == groups
-    assert any(row["command"].startswith("commitlog lag ") for row in found["tables"]["next"])
-
-
 def test_of_very_many_queues_only_some_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     store = make_viewed_store(tmp_path / "store")
     monkeypatch.setattr("store_core.answers.info._MOST_QUEUES", 2)

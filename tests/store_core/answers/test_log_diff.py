@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -292,19 +291,6 @@ def test_a_record_in_progress_in_a_live_log_is_no_difference(whole: Path, tmp_pa
 
 
 # ---- the report
-
-
-def test_the_json_has_every_fact_and_table_of_the_schema(whole: Path, tmp_path: Path) -> None:
-    log = log_of()
-    log.flip(log.records[3].physical_offset + BODY_AT, 3)
-    found = json.loads(json.dumps(diff(whole, log.write(tmp_path / "other")).to_json(path="here")))
-
-    head = ["schema", "verdict", "path"]
-    assert [*head, *(fact.name for fact in DiffReport.SCHEMA.facts), "tables"] == list(found)
-    assert "commitlog-diff/1" == found["schema"]
-    assert [table.name for table in DiffReport.SCHEMA.tables] == list(found["tables"])
-    assert [column.name for column in DiffReport.SCHEMA.table("records").columns] == list(found["tables"]["records"][0])
-    assert "2023-11-14T22:13:20.004Z" == found["tables"]["records"][0]["store_timestamp"]
 
 
 def test_the_text_is_safe_for_a_terminal_and_fits_it(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from store_core import read_messages
 from store_core.answers import Bill, bill, group_table, message_reads
 from store_core.answers.report import Verdict
 from store_core.errors import InvalidOptionError
-from tests.builders import SIZE_AT, LogBuilder, Record
+from tests.builders import LogBuilder, Record
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -119,29 +119,6 @@ def test_a_topic_costs_the_segments_that_have_nothing_else_and_those_that_its_by
         total = report.found.bytes
         assert -(-total // 1024) - -(-(total - row["bytes"]) // 1024) == row["segments_saved"]
     assert rows["b"]["own_segments"] > 1
-
-
-def test_what_is_damaged_is_in_no_table_and_said(tmp_path: Path) -> None:
-    made = log()
-    damaged = made.records[20]
-    made.flip(damaged.physical_offset + SIZE_AT, 1)
-    report = bill(made.write(tmp_path))
-
-    assert (89, 1, damaged.size) == (report.found.messages, report.found.damaged_ranges, report.found.damaged_bytes)
-    assert Verdict.DAMAGED is report.verdict
-    assert "1 damaged range of" in report.to_text()
-
-
-def test_a_segment_that_is_missing_counts_as_damaged(tmp_path: Path) -> None:
-    store = log().write(tmp_path)
-    missing = sorted((store / "commitlog").iterdir())[1]
-    size = missing.stat().st_size
-    missing.unlink()
-    report = bill(store)
-
-    assert (1, size) == (report.found.damaged_ranges, report.found.damaged_bytes)
-    assert Verdict.DAMAGED is report.verdict
-    assert any(f"segment {missing.name} is missing" in note for note in report.found.notes)
 
 
 def test_rows_beyond_the_top_become_one(tmp_path: Path) -> None:

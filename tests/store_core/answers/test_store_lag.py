@@ -29,7 +29,6 @@ from store_core.files.store_lock import StoreLock
 from store_core.format.times import iso_time
 from tests.builders import LogBuilder
 from tests.golden_stores import find_golden_store, newer_store, unpack
-from tests.store_core.files.store_kinds import every_file
 from tests.viewed_store import write_config
 
 if TYPE_CHECKING:
@@ -306,13 +305,6 @@ def test_a_last_message_is_not_read_if_a_newer_one_was(store: Path, opened: list
     lag(store, now=1)
 
     assert [str(max((store / "commitlog").iterdir(), key=lambda path: path.name))] == opened
-
-
-def test_nothing_is_written(store: Path) -> None:
-    before = every_file(store)
-    lag(store, as_of=NOW, messages=True, rows=10)
-
-    assert before == every_file(store)
 
 
 @pytest.mark.golden

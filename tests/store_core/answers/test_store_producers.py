@@ -14,8 +14,7 @@ import pytest
 from store_core import read_messages
 from store_core.answers import message_reads, producers, store_producers
 from store_core.answers.report import Verdict
-from store_core.errors import InvalidOptionError
-from tests.builders import SIZE_AT, LogBuilder, Record, in_batch
+from tests.builders import LogBuilder, Record, in_batch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -165,14 +164,3 @@ def test_a_message_that_waits_is_a_send(log: LogBuilder, topic: str, tmp_path: P
     assert [("K0003", 2, "orders")] == [
         (row["unique_key"], row["sends"], row["topic"]) for row in report.tables["duplicates"].to_pylist()
     ]
-
-
-def test_what_is_damaged_is_said(log: LogBuilder, tmp_path: Path) -> None:
-    log.flip(log.records[5].physical_offset + SIZE_AT, 1)
-    report = producers(log.write(tmp_path))
-
-    assert (39, 1) == (report.found.sends, report.found.damaged_ranges)
-    assert Verdict.DAMAGED is report.verdict
-    assert "Bytes of records" in report.to_html()
-    with pytest.raises(InvalidOptionError, match="expected 1 or more"):
-        producers(tmp_path, rows=0)
