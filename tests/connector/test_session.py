@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`spark_session` makes ``format("commitlog")`` work in one line, whatever the shell's environment."""
+"""`spark_session` makes ``format("commitlog")`` work in any shell; our settings exist."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import os
 import subprocess
 import sys
 import warnings
+from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import pytest
+from pyspark.errors import PySparkException
 
 import pyspark_commitlog
 from pyspark_commitlog import session, spark_session
 from store_core.errors import StoreError
-from tests.connector.test_settings import settings_of
 from tests.documents.blocks import ROOT, blocks_of
 from tests.documents.stores import make_world
 from tests.documents.world import matches
@@ -24,7 +25,6 @@ from tests.short_lived import quick_starts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from pyspark.sql import SparkSession
 
@@ -240,3 +240,37 @@ def test_a_python_that_is_not_there_is_named_and_one_of_a_cluster_s_workers_is_n
 def test_the_helper_is_a_name_of_the_package() -> None:
     assert pyspark_commitlog.spark_session is session.spark_session
     assert "spark_session" in pyspark_commitlog.__all__
+
+
+_CONF: Final = Path(__file__).parents[2] / "spark-conf"
+
+
+def settings_of(name: str) -> dict[str, str]:
+    lines = (_CONF / name).read_text(encoding="utf-8").splitlines()
+    return dict(line.split(maxsplit=1) for line in lines if line and not line.startswith("#"))
+
+
+def test_settings_for_small_messages_are_the_defaults_and_two_more() -> None:
+    defaults, small = settings_of("spark-defaults.conf"), settings_of("small-messages.conf")
+
+    assert defaults.items() <= small.items()
+    assert small.keys() - defaults.keys() == {
+        "spark.sql.execution.arrow.maxBytesPerBatch",
+        "spark.sql.execution.arrow.maxRecordsPerBatch",
+    }
+
+
+def test_settings_for_remote_stores_are_the_defaults_and_those_of_the_table() -> None:
+    defaults, remote = settings_of("spark-defaults.conf"), settings_of("remote-stores.conf")
+    told = (_CONF / "README.md").read_text(encoding="utf-8")
+
+    assert defaults.items() <= remote.items()
+    assert all(f"| `{name}={remote[name]}` |" in told for name in remote.keys() - defaults.keys())
+
+
+def test_spark_knows_the_settings_for_small_messages(spark: SparkSession) -> None:
+    added = settings_of("small-messages.conf").keys() - settings_of("spark-defaults.conf").keys()
+
+    assert all(spark.conf.get(setting) for setting in added)
+    with pytest.raises(PySparkException, match="NOT_FOUND"):
+        spark.conf.get("spark.sql.execution.arrow.noSuchSetting")

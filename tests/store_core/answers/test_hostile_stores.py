@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers go on without what they can do without, and name what was mistyped, compressed or broken."""
+"""Answers go on without what they can do without, and name what was mistyped, compressed, broken or is missing."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from store_core.answers import (
     transactions,
 )
 from store_core.answers.disk_forecast import mistaken_settings
+from store_core.answers.report import Verdict
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.store.export.export_ledger import ExportLedger
@@ -317,3 +318,56 @@ def test_of_a_brokers_file_such_settings_are_taken_as_rocketmq_takes_them(store:
 
     assert 3 == sum(note.startswith(("deleteWhen", "fileReservedTime", "disk_max")) for note in notes)
     assert [] == list(mistaken_settings(MessageStoreConfig()))
+
+
+# ---- a segment is missing: nobody knows what was in it
+
+SIZE = 4096
+"""Bytes of a segment."""
+
+
+def told_of(root: Path) -> dict[str, Callable[[], Any]]:
+    return {
+        "trace": lambda: trace(root, "key"),
+        "deadletters": lambda: dead_letters(root),
+        "delays": lambda: delays(root),
+        "transactions": lambda: transactions(root),
+        "lag": lambda: lag(root),
+    }
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """Write three segments and what a group has committed; the second segment is missing."""
+    log = LifeLog(SIZE)
+    log.send("key")
+    log.roll()
+    log.send("lost")
+    log.roll()
+    log.send("last")
+    found = log.write(tmp_path)
+    write_config(found, consumerOffset={"offsetTable": {"orders@billing": {"0": -1}}}, delayOffset={"offsetTable": {}})
+    (found / "commitlog" / f"{SIZE:020}").unlink()
+    return found
+
+
+@pytest.mark.parametrize("name", ["trace", "deadletters", "delays", "transactions", "lag"])
+def test_a_missing_segment_is_damage(name: str, root: Path) -> None:
+    report = told_of(root)[name]()
+
+    assert (Verdict.DAMAGED, SIZE) == (
+        report.verdict,
+        report.facts.get("missing_bytes", report.facts.get("lost_bytes")),
+    )
+    assert f"{SIZE:,} bytes of the log are" in "\n".join(report.lines)
+
+
+def test_what_is_not_found_may_be_in_a_missing_segment(root: Path) -> None:
+    with pytest.raises(StoreNotFoundError, match="4,096 bytes of its log are missing, where one may have been"):
+        trace(root, "lost")
+
+
+def test_an_offset_below_0_of_a_queue_that_is_not_there_is_of_an_empty_one(root: Path) -> None:
+    (row,) = (row for row in lag(root).tables["queues"].to_pylist() if row["topic"] == "orders")
+
+    assert ("empty", 0) == (row["state"], row["messages"])

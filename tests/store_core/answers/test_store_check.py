@@ -335,3 +335,12 @@ def test_a_log_of_an_empty_file_has_no_finding_and_gives_no_queue(tmp_path: Path
     assert ((), Verdict.CLEAN) == (rebuilt.report.queues, rebuilt.verdict)
     with pytest.raises(StoreNotFoundError, match="expected a segment with bytes, found none; ignored the empty file"):
         diff(tmp_path, tmp_path)
+
+
+GUIDE = Path(__file__).parents[3] / "docs" / "incidents" / "queues-and-index.md"
+
+
+def test_the_guide_has_all_kinds_in_order() -> None:
+    rows = GUIDE.read_text(encoding="utf-8").split("| kind | meaning |\n|---|---|\n")[1].split("\n\n")[0]
+
+    assert [f"| `{kind}` | {kind.meaning} |" for kind in FindingKind] == rows.splitlines()

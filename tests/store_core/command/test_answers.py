@@ -3,10 +3,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from store_core import MessageStoreConfig
+from store_core.answers import Bill, Check, Export, Recover, Redact, Replay
 from store_core.command.console import Console
 from store_core.command.exit_code import ExitCode
 from tests.builders import LogBuilder, Record
@@ -16,6 +18,8 @@ from tests.viewed_store import make_viewed_store, write_config
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from store_core.answers import Answer
 
 
 def test_a_missing_segment_ends_with_5_and_is_told_in_the_command_s_words(log: LogBuilder, tmp_path: Path) -> None:
@@ -105,3 +109,23 @@ def test_an_earlier_time_is_said_with_what_can_be_known(consumed: Path) -> None:
 )
 def test_what_is_not_there_is_wrong_usage(consumed: Path, options: list[str]) -> None:
     assert ExitCode.USAGE == call("lag", consumed, *options).code
+
+
+@pytest.mark.parametrize(
+    ("asked", "command"),
+    [
+        (Bill(rows=3), "commitlog bill /s --rows 3"),
+        (Check(), "commitlog check /s"),
+        (Check(check_crc=False, topic=("a b",)), "commitlog check /s --no-bodies --topic 'a b'"),
+        (Redact("/new", text="jane@example.org"), "commitlog redact /s --into /new --text ..."),
+        (Recover(release=("4.9", "5.3")), "commitlog recover /s --release 4.9 --release 5.3 --dry-run"),
+        (Export("/lake", kind="delta", prove=True), "commitlog export /s --into /lake --format delta --prove"),
+        (
+            Replay.of("T-1", edit={"body": "x"}, into_config=MessageStoreConfig(), queue_id=3),
+            "commitlog replay /s --id T-1 --edit body=x --queue-id 3",
+        ),
+    ],
+)
+def test_a_command_line_has_what_is_no_default(asked: Answer[Any], command: str) -> None:
+    assert command == asked.command_line("/s")
+    assert f"{command} --config b.conf" == asked.command_line("/s", "b.conf")
