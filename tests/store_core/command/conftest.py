@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A small store for the commands."""
+"""Small stores for the commands."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from tests.builders import LogBuilder, Record
 
 if TYPE_CHECKING:
@@ -45,3 +46,13 @@ def config(tmp_path: Path) -> Path:
     path = tmp_path / "broker.conf"
     path.write_text(CONFIG)
     return path
+
+
+@pytest.fixture
+def closed(config: Path, tmp_path: Path) -> Path:
+    """Make a store that was closed cleanly: two queues of a topic, with an index."""
+    root = tmp_path / "closed"
+    with DefaultMessageStore.open(root, MessageStoreConfig.from_properties(config)) as store:
+        for number in range(30):
+            store.put_message(Message("orders", b"body-%d" % number, queue_id=number % 2, keys=f"k-{number}"))
+    return root

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 import pytest
 
-from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_view
+from store_core import read_view
 from store_core.command.exit_code import ExitCode
 from store_core.command.program import program
 from store_core.format.columns import COLUMNS
@@ -21,17 +21,6 @@ from tests.store_core.files.rocksdbs import make_rocksdb
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-
-@pytest.fixture
-def closed(tmp_path: Path) -> Path:
-    """Make a store with queues and an index."""
-    root = tmp_path / "closed"
-    config = MessageStoreConfig(mapped_file_size_commit_log=4096, max_hash_slot_num=8, max_index_num=40)
-    with DefaultMessageStore.open(root, config) as store:
-        for number in range(30):
-            store.put_message(Message("orders", b"body-%d" % number, queue_id=number % 2, keys=f"k-{number}"))
-    return root
 
 
 @pytest.mark.parametrize("name", ["consumequeue", "segments", "topics", "checkpoint"])
