@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core import DefaultMessageStore, RebuildOptions, rebuild_consume_queue
-from store_core.answers import Check, plan_repair, repair, salvage
+from store_core import DefaultMessageStore, RebuildOptions, read_messages, rebuild_consume_queue
+from store_core.answers import Check, plan_repair, redact, repair, salvage
 from tests.interop.handed import golden_names, hand_over, key_questions, role
 from tests.interop.questions import our_answer
 from tests.interop.scenarios import each_release
@@ -169,3 +169,19 @@ def test_rocketmq_takes_a_salvaged_store_for_its_own(
     assert report.found.lost_ranges > 0
     assert len(questions) > 10
     assert [] == copy.differences(judge, copy.answers(questions), questions)
+
+
+@pytest.mark.parametrize("release", each_release())
+def test_rocketmq_takes_a_redacted_store_for_its_own(
+    release: str, judge_of: Callable[[str], Judge], golden: Golden, tmp_path: Path
+) -> None:
+    copy = _Copy.of(golden(_CHOSEN[release]), tmp_path, "whole", release)
+    topic = read_messages(copy.store, columns=["topic"]).read_all()["topic"][0].as_py()
+    target = copy.store.with_name("redacted")
+    report = redact(copy.store, target, topic=[topic])
+    shutil.rmtree(copy.store)
+    target.rename(copy.store)
+    questions = key_questions(copy.store, release)
+
+    assert report.found.messages > 0
+    assert [] == copy.differences(judge_of(release), copy.answers(questions), questions)
