@@ -49,18 +49,6 @@ def test_what_is_appended_and_rolled_behind_the_plan_is_not_read(read: Reader, l
     assert [record.physical_offset for record in log.records] == offsets(read(root))
 
 
-@pytest.mark.parametrize("written", [1, 8, 40, 90, 120])
-def test_a_record_that_is_half_written_is_not_there_yet(
-    read: Reader, log: LogBuilder, tmp_path: Path, written: int
-) -> None:
-    before = [record.physical_offset for record in log.records]
-    record = log.append(b"y" * 60)
-    log.patch(record.physical_offset + written, bytes(record.size - written))
-    root = log.write(tmp_path / "store")
-
-    assert before == offsets(read(root))
-
-
 def test_a_second_action_reads_the_same_log(read: Reader, log: LogBuilder, tmp_path: Path) -> None:
     root = log.write(tmp_path / "store")
     frame = read(root)

@@ -15,7 +15,6 @@ from pyspark_commitlog.source import CommitLogDataSource
 from pyspark_commitlog.stream import HAS_LIMITS, CommitLogStreamReader, ReadAllAvailable, StreamOptions, bytes_behind
 from store_core.errors import InvalidOptionError, TruncatedLogError
 from tests.builders import LogBuilder
-from tests.connector.written import error_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -288,24 +287,3 @@ def test_a_query_goes_on_where_it_was_and_reports_what_is_left(
     assert json.loads(stored)["physicalOffset"] == growing.log.records[40].physical_offset
     assert behind[0] == growing.log.records[59].end - growing.log.records[40].physical_offset
     assert behind[-1] == 0
-
-
-@pytest.mark.spark
-def test_frames_of_one_store_with_different_filters_do_not_share_them(spark: SparkSession, growing: Store) -> None:
-    frame = spark.read.format("commitlog").option("columns", "topic,physical_offset").load(str(growing.root))
-    odd, even = frame.where("topic = 'odd'"), frame.where("topic = 'even'")
-    counts = odd.union(even).groupBy("topic").count()
-    joined = odd.alias("a").join(even.alias("b"), odd.physical_offset == even.physical_offset)
-
-    assert {row["topic"]: row["count"] for row in counts.collect()} == {"odd": 30, "even": 30}
-    assert joined.count() == 0
-    assert odd.join(frame, "physical_offset").count() == 30
-
-
-@pytest.mark.spark
-def test_an_error_of_a_query_begins_with_its_message(spark: SparkSession, growing: Store) -> None:
-    frame = growing.frame(spark, endingOffsets=5)
-    text = error_of(lambda: frame.writeStream.format("noop").start().awaitTermination())
-
-    assert "option endingOffsets: a stream has no end" in text
-    assert 'File "' not in text
