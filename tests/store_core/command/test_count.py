@@ -71,16 +71,6 @@ def test_times_that_a_column_can_t_hold_are_in_a_group_of_their_own(log: LogBuil
     assert 41 == sum(row["messages"] for row in rows)
 
 
-def test_filters_apply(store: Path) -> None:
-    assert 10 == call("count", store, "--topic=payments", "--format=jsonl").rows[0]["messages"]
-
-
-def test_partial_counts_are_merged_as_they_come(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_table, "_UNTIL_MERGED", 3)
-
-    assert 40 == len(call("count", store, "--by=physical_offset", "--format=jsonl").rows)
-
-
 def test_more_groups_than_memory_should_hold_are_refused(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(group_table, "_MOST", 10)
 
@@ -101,12 +91,6 @@ def test_what_messages_cannot_be_counted_by_is_refused(store: Path, by: str, pro
 
     assert ExitCode.USAGE == called.code
     assert problem in called.errors
-
-
-def test_an_unknown_topic_is_wrong_usage_and_counts_nothing(store: Path) -> None:
-    called = call("count", store, "--topic=order", "--by=tags", "--format=csv")
-
-    assert (ExitCode.USAGE, "tags,messages,bytes\n") == (called.code, called.text)
 
 
 @pytest.mark.parametrize("has_queues", [False, True])

@@ -58,6 +58,7 @@ WORDS: Final[dict[str, Sequence[object]]] = {
 
 REPORTS: Final = sorted(name for name, entry in _BY_NAME.items() if ":" in entry.module or name == "repair")
 OF_STORES: Final = sorted(WORDS.keys() - {"schema"})
+OF_TOPICS: Final = ["append", "cat", "check", "count", "export", "get", "head", "lag", "rebuild", "replay", "topics"]
 NEED_THE_LOCK: Final = {"rebuild", "redact", "repair", "replay"}
 """Commands that a store which a broker holds is refused to."""
 
@@ -128,6 +129,15 @@ def test_an_option_that_has_to_be_given_is_asked_for(name: str, flag: str, life:
 
     assert ExitCode.USAGE == called.code
     assert f"Missing option '{flag}'" in called.errors
+
+
+@pytest.mark.parametrize("name", OF_TOPICS)
+def test_a_topic_that_is_nowhere_in_the_store_is_wrong_usage(name: str, life: Path, tmp_path: Path) -> None:
+    called = call(*typed(name, life, tmp_path / "out"), "--topic", "Nope")
+
+    assert ExitCode.USAGE == called.code
+    assert "Nope" in called.errors
+    assert [] == list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", OF_STORES)

@@ -48,12 +48,6 @@ def test_every_filter_of_the_reader_is_an_option(store: Path, option: str, value
     assert 0 < len(called.rows) < len(bodies(store))
 
 
-def test_several_segment_files_are_one_log(store: Path) -> None:
-    segments = sorted((store / "commitlog").iterdir())
-
-    assert bodies(store) == [row["body"] for row in call("cat", *segments, "--format=jsonl").rows]
-
-
 @pytest.mark.parametrize("rows", [0, 1, 7, 1000])
 def test_head_prints_the_first_rows_and_tail_the_last(store: Path, rows: int) -> None:
     expected = bodies(store)
@@ -134,13 +128,6 @@ def test_damage_ends_a_strict_read_with_the_reader_s_words_after_the_rows_before
     assert (ExitCode.FAILED, 3) == (called.code, len(called.rows))
     assert f"at offset {log.records[3].physical_offset}" in called.errors
     assert 1 == called.errors.count("\n")
-
-
-def test_a_topic_that_nothing_knows_is_wrong_usage(store: Path) -> None:
-    called = call("cat", store, "--topic=order")
-
-    assert ExitCode.USAGE == called.code
-    assert "warning: topic 'order': no record of it was read" in called.errors
 
 
 def test_no_row_of_a_known_topic_is_no_error(store: Path) -> None:
@@ -235,10 +222,6 @@ def test_another_broker_s_id_with_the_same_offset_is_not_found(store: Path) -> N
     msg_id = call("get", store, "k-5", "--format=jsonl").rows[0]["msg_id"]
 
     assert ExitCode.USAGE == call("get", store, f"7F000009{msg_id[8:]}").code
-
-
-def test_all_messages_with_a_key_are_printed(store: Path) -> None:
-    assert 40 == len(call("get", store, "all", "--format=jsonl").rows)
 
 
 def test_a_key_that_looks_like_a_position_is_found(tmp_path: Path) -> None:

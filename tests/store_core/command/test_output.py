@@ -62,12 +62,6 @@ def test_any_suffix_goes_with_a_format(store: Path, tmp_path: Path) -> None:
     assert (tmp_path / "x.log").read_bytes().startswith(b"topic,")
 
 
-def test_the_format_can_be_named(store: Path, tmp_path: Path) -> None:
-    call("cat", store, "-o", tmp_path / "x.csv", "--format=jsonl")
-
-    assert (tmp_path / "x.csv").read_bytes().startswith(b"{")
-
-
 def test_a_file_that_exists_is_never_overwritten(store: Path, tmp_path: Path) -> None:
     target = tmp_path / "x.csv"
     target.write_text("mine")
@@ -134,10 +128,6 @@ def test_colours_are_for_terminals_unless_somebody_says_otherwise(
     store: Path, around: Console, words: list[str], environment: dict[str, str], is_bold: bool
 ) -> None:
     assert is_bold == (BOLD in call("head", store, *words, around=around, environment=environment).text)
-
-
-def test_a_dash_is_standard_output(store: Path) -> None:
-    assert call("cat", store).data == call("cat", store, "-o", "-").data
 
 
 def test_columns_counts_in_a_pipe_as_on_a_terminal(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -53,13 +53,6 @@ def test_it_says_its_version() -> None:
     assert f"commitlog, version {__version__}\n" == call("--version").text
 
 
-def test_an_unknown_option_is_wrong_usage_and_the_nearest_is_named(tmp_path: Path) -> None:
-    called = call("cat", tmp_path, "--topc=x")
-
-    assert ExitCode.USAGE == called.code
-    assert "--topic" in called.errors
-
-
 def test_an_unknown_command_is_wrong_usage() -> None:
     assert ExitCode.USAGE == call("dog").code
 

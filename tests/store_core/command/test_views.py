@@ -66,32 +66,11 @@ def test_help_shows_the_options_that_a_command_takes(closed: Path, words: list[s
             assert option.hidden == ("does not apply" in said or "is not one of a replay" in said), said
 
 
-@pytest.mark.parametrize("command", [["topics"], ["view", "consumequeue"], ["replay", "--id=x", "--dry-run"]])
-def test_a_topic_that_is_nowhere_in_the_store_is_wrong_usage(closed: Path, command: list[str]) -> None:
-    name, *more = command
-    unknown = call(name, closed, *more, "--topic=Nope")
-
-    assert ExitCode.USAGE == unknown.code
-    assert unknown.errors.count("Nope") == 1
-    assert ExitCode.DONE == call(name, closed, *more, "--topic=orders").code
-
-
 def test_a_topic_that_only_the_log_has_is_known(closed: Path) -> None:
     shutil.rmtree(closed / "consumequeue")
     (closed / "consumequeue" / "other" / "0").mkdir(parents=True)
 
     assert ExitCode.DONE == call("topics", closed, "--topic=orders").code
-
-
-def test_filters_of_a_view_apply(closed: Path) -> None:
-    assert [1] == [row["queue_id"] for row in call("topics", closed, "--queue-id=1", "--format=jsonl").rows]
-
-
-def test_an_option_that_a_view_does_not_take_is_wrong_usage_and_named(closed: Path) -> None:
-    called = call("ls", closed, "--tag=a")
-
-    assert ExitCode.USAGE == called.code
-    assert "option tag does not apply to view 'segments'" in called.errors
 
 
 def test_what_else_is_in_a_store_is_noted(closed: Path) -> None:
