@@ -33,7 +33,6 @@ from store_core.errors import (
 from tests.builders import LogBuilder
 from tests.connector.called import append, rebuild_consume_queue, rebuild_index
 from tests.short_lived import run_python
-from tools.exit_code_document import markdown_document
 
 
 def test_the_demo_lists_all_exit_codes_in_its_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -57,13 +56,6 @@ def test_the_help_of_commands_and_jobs_imports_nothing_of_what_they_do(tmp_path:
 
     assert jobs
     assert "IMPORTED" == run_python(code, tmp_path).splitlines()[-1]
-
-
-def test_the_document_lists_all_exit_codes() -> None:
-    text = markdown_document()
-
-    assert list(range(6)) == [code.value for code in ExitCode]
-    assert [True] * 6 == [f"| {code.value} | {code.meaning} |" in text for code in ExitCode]
 
 
 @pytest.mark.parametrize(
