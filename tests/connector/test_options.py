@@ -13,7 +13,7 @@ from pyspark import TaskContext
 
 from pyspark_commitlog.options import CommitLogOptions, SessionTimes
 from pyspark_commitlog.replay import spark_options
-from pyspark_commitlog.stream import STREAM_OPTIONS
+from pyspark_commitlog.stream import STREAM_OPTIONS, StreamOptions
 from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from store_core.files.storage import StorageSettings
@@ -22,6 +22,7 @@ from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS
 from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.store.read.read_options import ReadOptions
+from tests.builders import LogBuilder
 from tools.options_document import markdown_document
 
 if TYPE_CHECKING:
@@ -246,10 +247,21 @@ def session_times(**texts: str) -> SessionTimes:
 
 def test_only_times_without_a_zone_wait_for_the_session() -> None:
     assert SessionTimes.of({"topic": "orders"}) is None
-    assert SessionTimes.of({"starting_timestamp": "-90s"}) is None
     assert SessionTimes.of({"starting_timestamp": str(DAY), "ending_timestamp": "2024-05-01T00:00+08:00"}) is None
     assert SessionTimes.of({"starting_timestamp": "2024-05-01", "time_zone": "UTC"}) is None
     assert list(session_times(**START).local) == ["starting_timestamp"]
+
+
+@pytest.mark.parametrize("options", [CommitLogOptions, StreamOptions])
+def test_a_relative_time_counts_from_the_last_message_and_waits_for_no_session(
+    options: type[CommitLogOptions | StreamOptions], tmp_path: Path
+) -> None:
+    log = LogBuilder()
+    last = log.append(b"x").store_timestamp
+    found = options.from_spark({"path": str(log.write(tmp_path)), "startingTimestamp": "-90s"})
+    parsed = found.common if isinstance(found, StreamOptions) else found
+
+    assert (last - 90_000, None) == (parsed.read.starting_timestamp, parsed.times)
 
 
 def test_planning_leaves_room_for_every_zone() -> None:

@@ -67,9 +67,7 @@ def test_messages_are_due_when_the_units_of_rocketmq_say_so(name: str, golden: G
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", DELAY_STORES)
-def test_levels_other_than_those_of_the_queues_are_noted(
-    name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_levels_other_than_those_of_the_queues_are_noted(name: str, golden: Golden, tmp_path: Path) -> None:
     unpacked = golden(name)
     root, release = unpacked.root, unpacked.golden.release
     config = tmp_path / "broker.conf"
