@@ -121,7 +121,7 @@ class Looks:
     """Calls a function before this thread opens a file of a store, or lists a directory of it."""
 
     def __init__(self) -> None:
-        self._below, self._thread = "", 0
+        self._below, self._thread, self._is_heard = "", 0, False
         self._call: Callable[[], None] = lambda: None
 
     def hear(self, event: str, given: tuple[Any, ...]) -> None:
@@ -135,6 +135,9 @@ class Looks:
     @contextmanager
     def at(self, root: Path, call: Callable[[], None]) -> Iterator[None]:
         self._below, self._call, self._thread = str(root), call, get_ident()
+        if not self._is_heard:  # for good: no hook can be taken away, and each slows all that follows
+            sys.addaudithook(self.hear)
+            self._is_heard = True
         try:
             yield
         finally:
@@ -142,7 +145,6 @@ class Looks:
 
 
 LOOKS: Final = Looks()
-sys.addaudithook(LOOKS.hear)
 
 
 @pytest.mark.parametrize("name", ANSWERS)

@@ -129,6 +129,7 @@ def test_wrong_settings_show_no_value(
     wrong: dict[str, str], server: ObjectStore, monkeypatch: pytest.MonkeyPatch, log: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(storage, "_MOST", 1)
+    monkeypatch.setenv("AWS_MAX_ATTEMPTS", "1")  # to take the role
     settings = {"region": "us-east-1", "endpoint_override": server.settings["endpoint_override"], **wrong}
     if "scheme" not in wrong:
         assert SECRET not in failure(lambda url: read_messages(url, storage=settings), "s3://bucket/store")
