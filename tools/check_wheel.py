@@ -104,9 +104,10 @@ def check_contents(wheel: Path) -> int:
 
 def install(wheel: Path, environment: Path, dependencies: str, extra: str = "") -> Path:
     """Install the wheel into a new environment, with or without an extra; return that environment's Python."""
-    subprocess.run([sys.executable, "-m", "venv", environment], check=True)
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", environment], check=True)
     python = environment / "bin" / "python"
-    pip: list[str | Path] = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip: list[str | Path] = [sys.executable, "-m", "pip", "--python", python, "install", "--no-compile"]
+    pip += ["--quiet", "--disable-pip-version-check"]
     if dependencies == "borrow":
         borrow(environment, BORROWED[extra])
         pip += ["--no-deps", "--no-index", "--ignore-installed"]
@@ -129,9 +130,10 @@ def borrow(environment: Path, names: tuple[str, ...]) -> None:
 
 
 def environment_of(python: Path) -> dict[str, str]:
-    """Return the environment variables of a shell without settings for other Pythons."""
+    """Return the environment variables of a shell without settings for other Pythons; Java lives for seconds."""
     kept = {key: value for key, value in os.environ.items() if key not in {"PYTHONPATH", "PYTHONHOME"}}
-    return kept | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
+    quick = {"SPARK_SUBMIT_OPTS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"}
+    return kept | quick | {"PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}
 
 
 def check_core(python: Path, directory: Path) -> int:
