@@ -6,16 +6,20 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
 from pyspark_commitlog import answers
+from pyspark_commitlog.answers import export, prove
+from pyspark_commitlog.command import main
 from store_core import RebuildOptions
 from store_core import answers as core
 from store_core.answers import rebuild as core_rebuild
-from store_core.errors import InvalidOptionError
+from store_core.command.console import Console
+from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from tests.builders import BODY_AT, LogBuilder
+from tests.store_core.answers.test_golden_json import CASES, beside_another, golden_of, json_of, life_store
 from tests.store_core.files.store_kinds import every_file
 from tests.viewed_store import make_viewed_store
 
@@ -24,6 +28,8 @@ if TYPE_CHECKING:
 
     from pyspark_commitlog.answers import Answer
     from store_core.answers.report import Report
+    from store_core.store.export.lake_table import LakeFormat
+    from tests.connector.stores import WrittenStore
 
 pytestmark = pytest.mark.spark
 
@@ -100,3 +106,43 @@ def test_a_rebuild_in_a_session_writes_what_the_process_writes(
         files = [list(every_file(each).values()) for each in made]
         assert files[0] == files[1]
         assert files[0]
+
+
+WITHOUT_SPARK: Final = {"count", "info"}
+
+
+@pytest.fixture(scope="module")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    base = tmp_path_factory.mktemp("reports")
+    return beside_another(life_store(base), base / "life")
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+@pytest.mark.parametrize("case", sorted(CASES.keys() - WITHOUT_SPARK))
+def test_a_report_on_spark_is_that_of_the_command(case: str, life: Path) -> None:
+    assert golden_of(case, "life").read_text(encoding="utf-8") == json_of(case, life, Console(is_on_spark=True))
+
+
+@pytest.mark.parametrize(
+    ("kind", "table", "needed"),
+    [
+        ("delta", None, r"io\.delta:delta-spark_\d\.\d_2\.13"),
+        ("iceberg", "lake.db.t", r"org\.apache\.iceberg:iceberg-spark-runtime-\d\.\d_2\.13, and a catalog"),
+    ],
+)
+def test_what_a_session_lacks_is_named(
+    spark: SparkSession, store: WrittenStore, tmp_path: Path, kind: LakeFormat, table: str | None, needed: str
+) -> None:
+    with pytest.raises(UnsupportedStoreError, match=rf"format {kind} does not work in this session: .*{needed}"):
+        export(spark, store.root, tmp_path / "lake", kind=kind, table=table)
+    assert not [path for path in tmp_path.rglob("*") if path.suffix in {".json", ".parquet", ".pending"}]
+
+
+def test_a_table_is_named_where_the_format_needs_it(spark: SparkSession, store: WrittenStore, tmp_path: Path) -> None:
+    for kind, table in (("iceberg", None), ("delta", "t"), ("parquet", "t")):
+        with pytest.raises(InvalidOptionError, match="Iceberg needs CATALOG"):
+            prove(spark, store.root, tmp_path, kind=kind, table=table)
+    with pytest.raises(InvalidOptionError, match="expected one of parquet, iceberg, delta, found 'hudi'"):
+        prove(spark, store.root, tmp_path, kind="hudi")
+    assert 2 == main(["export", str(store.root), "--into", str(tmp_path), "--format", "iceberg"])

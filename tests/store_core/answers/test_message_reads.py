@@ -1,23 +1,31 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One scan for several reads finds what each read finds by itself, whatever the log is."""
+"""One scan for several reads finds what each finds by itself, each message once, whatever the log is."""
 
 from __future__ import annotations
 
 import gzip
 import tempfile
 from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.answers import transactions
-from store_core.answers.message_reads import MessageRead, ReadJob, SharedScan, read_of
+from store_core.answers import message_reads, transactions
+from store_core.answers.answer import processes as engine_of
+from store_core.answers.message_reads import MessageRead, MessageScan, ReadJob, ScanCounts, SharedScan, read_of
 from store_core.snapshot.store import Store
 from store_core.store.parts import InProcess
 from tests.budgets import budget
+from tests.builders import BODY_AT, SIZE_AT, LogBuilder
 from tests.life_logs import BEGIN, LifeLog
+
+if TYPE_CHECKING:
+    from store_core.files.segment_source import Segment
+    from store_core.store.parts import Engine
 
 TOPICS = ("orders", "half", "%RETRY%g", "op", b"\xff")
 COLUMNS = ("topic", "queue_id", "physical_offset", "store_size", "sys_flag", "unique_key", "body")
@@ -73,3 +81,67 @@ def test_records_in_an_archive_are_read_without_picking(tmp_path: Path) -> None:
         segment.unlink()
 
     assert expected == transactions(root, now=BEGIN, lists_all=True).to_json()
+
+
+class Offsets:
+    """Gathers where messages are."""
+
+    def __init__(self) -> None:
+        self.found: list[tuple[str, int]] = []
+
+    def add(self, batch: pa.RecordBatch, segment: Segment) -> None:
+        self.found += [(segment.name, offset) for offset in batch.column("physical_offset").to_pylist()]
+
+    def absorb(self, other: Offsets) -> None:
+        self.found += other.found
+
+
+class OffsetScan(MessageScan[Offsets]):
+    COLUMNS: ClassVar[tuple[str, ...]] = ("topic",)
+
+    def nothing(self) -> Offsets:
+        return Offsets()
+
+
+@pytest.mark.parametrize("part_bytes", [1 << 30, 1000])
+def test_each_message_is_gathered_once_in_log_order(
+    tmp_path: Path, part_bytes: int, engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(message_reads, "PART_BYTES", part_bytes)
+    log = LogBuilder()
+    log.append_all(*(b"body %d" % number for number in range(60)))
+    damaged = log.records[20]
+    log.flip(log.records[3].physical_offset + BODY_AT)  # a body that nobody reads
+    log.flip(damaged.physical_offset + SIZE_AT, 1)
+    found, counts = engine.run(OffsetScan(Store(log.write(tmp_path))))
+
+    sound = [each for each in log.records if each is not damaged]
+    assert [each.physical_offset for each in sound] == [offset for _, offset in found.found]
+    assert all(int(name) <= offset < int(name) + 4096 for name, offset in found.found)
+    assert ScanCounts(59, sum(each.size for each in sound), 1, damaged.size) == counts
+
+
+def test_what_a_crash_left_after_the_end_is_no_damage(tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.append_all(b"one", b"two")
+    store = log.write(tmp_path)
+    (store / "lock").touch()
+    segment = next((store / "commitlog").iterdir())
+    end = log.records[-1].physical_offset
+    segment.write_bytes(segment.read_bytes()[: end + 60].ljust(4096, b"\0"))
+    with engine_of(1) as engine:
+        _, counts = engine.run(OffsetScan(Store(store)))
+
+    assert ScanCounts(1, log.records[0].size) == counts
+
+
+def test_a_last_record_whose_body_is_damaged_is_after_the_end(tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.append_all(b"one", b"two")
+    log.flip(log.records[-1].physical_offset + BODY_AT)
+    scan = OffsetScan(Store(log.write(tmp_path)))
+    with engine_of(1) as engine:
+        _, counts = engine.run(scan)
+
+    assert ScanCounts(1, log.records[0].size) == counts
+    assert f"the log ends at offset {log.records[0].size}" in scan.notes[0]
