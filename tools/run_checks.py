@@ -62,15 +62,15 @@ CHECKS: Final[dict[str, Sequence[str | Path]]] = {
     "docs": [PYTHON, "tools/generate_docs.py", "--check"],
     "connector": [*PYTEST, "tests/connector", *(f"--ignore={path}" for path in SESSIONS)],
     "sessions": [*PYTEST, *SESSIONS],
+    "answers": [*PYTEST, *ANSWERS],
     "interop": [*PYTEST, "tests/interop"],
     "core": [*PYTEST, "tests/store_core", *(f"--ignore={folder}" for folder in (*READS, *ANSWERS))],
     "notebooks": [*PYTEST, "tests/notebooks"],
-    "answers": [*PYTEST, *ANSWERS],
-    "reads": [*PYTEST, *READS],
     "others": [
         *PYTEST,
         *(f"--ignore=tests/{folder}" for folder in ("connector", "store_core", "interop", "notebooks")),
     ],
+    "reads": [*PYTEST, *READS],
     "lowest": [
         "make",
         "test-lowest",
