@@ -157,14 +157,6 @@ def test_a_store_that_is_held_and_a_link_are_refused(log: LogBuilder, tmp_path: 
     assert ["store"] == [path.name for path in tmp_path.iterdir()]
 
 
-@pytest.mark.parametrize(
-    "options", [{}, {"text": "a", "key": "b"}, {"pattern": "("}, {"pattern": "a*"}, {"text": ""}, {"key": ""}]
-)
-def test_wrong_usage_is_refused(options: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError):
-        redact(tmp_path, tmp_path / "copy", **options)
-
-
 @pytest.mark.golden
 @pytest.mark.parametrize("name", ["5.3.3/propcrc", "5.3.3/compressed", "4.9.7/ipv6"])
 def test_a_store_of_rocketmq_stays_sound(name: str, golden: Golden, tmp_path: Path) -> None:
@@ -183,7 +175,17 @@ def test_a_store_of_rocketmq_stays_sound(name: str, golden: Golden, tmp_path: Pa
     assert salvage(tmp_path / "copy").found.mismatched_property_crc == salvage(store).found.mismatched_property_crc
 
 
-@pytest.mark.parametrize("options", [{"pattern": ""}, {"pattern": b""}, {"text": ""}, {"pattern": "a*"}])
-def test_what_matches_nothing_at_all_is_refused(options: dict[str, Any], log: LogBuilder, tmp_path: Path) -> None:
-    with pytest.raises(InvalidOptionError, match="expected a pattern, text or key that matches"):
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        *(({name: ""}, "expected a pattern, text or key that matches") for name in ("pattern", "text", "key")),
+        *(({"pattern": each}, "expected a pattern, text or key that matches") for each in (b"", "a*")),
+        *((each, "expected exactly one of pattern, text, key and topic") for each in ({}, {"text": "a", "key": "b"})),
+        ({"pattern": "("}, "pattern"),
+    ],
+)
+def test_what_can_not_be_looked_for_is_refused(
+    options: dict[str, Any], says: str, log: LogBuilder, tmp_path: Path
+) -> None:
+    with pytest.raises(InvalidOptionError, match=says):
         redact(log.write(tmp_path / "store"), tmp_path / "copy", **options)

@@ -65,13 +65,6 @@ def test_units_of_batch_queues_have_their_own_offsets_counts_and_times(tmp_path:
     assert 1_700_000_000_123 == round(row["store_timestamp"].timestamp() * 1000)
 
 
-def test_what_was_never_written_is_no_row_and_lost_units_between_others_are(tmp_path: Path) -> None:
-    write_queue(tmp_path, unit(1), bytes(40), unit(2), UNIT.pack(77, 0, 5))
-
-    assert [0, 1, 2, 3] == offsets(tmp_path)
-    assert [100, 0, 0, 100] == column(tmp_path, "consumequeue", "store_size")
-
-
 def test_a_hole_of_a_sparse_file_is_not_read_and_counts_like_zeros(tmp_path: Path) -> None:
     path = write_queue(tmp_path, unit(1))
     with path.open("r+b") as file:

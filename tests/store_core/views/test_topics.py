@@ -71,13 +71,6 @@ def test_names_and_configuration_open_no_queue(pristine: Path, opened: list[str]
     assert [] == opened
 
 
-def test_planning_opens_no_queue(pristine: Path, opened: list[str]) -> None:
-    plan_view(Store(pristine), ViewOptions.parse("topics"))
-    plan_view(Store(pristine), ViewOptions.parse("consumer_offsets"))
-
-    assert [] == opened
-
-
 def test_without_the_file_configuration_is_unknown_and_not_absent(
     store: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -257,16 +250,6 @@ def test_committed_offsets_are_compared_with_their_queues(pristine: Path, caplog
         ("billing", "orders", 1, 30, 0, 30, 0, "ok"),
     ] == found
     assert "ignored the offsets of 'no separator'" in caplog.text
-
-
-def test_messages_that_are_gone_are_not_ones_to_consume(store: Path) -> None:
-    for segment in sorted((store / "commitlog").iterdir())[:2]:
-        segment.unlink()
-    first = column(store, "topics", "min_offset", topic="orders", queue_id=0)[0]
-    row = rows(store, "consumer_offsets", topic="orders", queue_id=0)[0]
-
-    assert first > 10
-    assert ("below_min", first, 30 - first) == (row["state"], row["min_offset"], row["behind"])
 
 
 def test_topics_and_queues_select_offsets(pristine: Path) -> None:
