@@ -373,6 +373,12 @@ def test_what_messages_cannot_be_counted_by_is_refused(store: Path, by: str, pro
     assert problem in called.errors
 
 
+def test_where_nothing_is_counted_the_names_of_the_columns_are_written(store: Path) -> None:
+    called = call("count", store, "--topic=order", "--by=tags", "--format=csv")
+
+    assert (ExitCode.USAGE, "tags,messages,bytes\n") == (called.code, called.text)
+
+
 @pytest.mark.parametrize("has_queues", [False, True])
 @pytest.mark.parametrize("command", ["count", "cat", "head", "explain"])
 def test_an_unknown_queue_is_wrong_usage_too(store: Path, command: str, has_queues: bool) -> None:
