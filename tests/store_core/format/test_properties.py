@@ -23,7 +23,6 @@ from store_core.format.properties import (
     format_properties,
     parse_decoded_properties,
     parse_properties,
-    split_keys,
     to_utf8,
 )
 from store_core.format.record.delayed import delay_level, parse_delay_levels
@@ -51,46 +50,6 @@ def test_odd_properties_parse_as_that_release_parsed_them(version: str) -> None:
 @pytest.mark.parametrize(("release", "parser"), [("4.3", EXACT), ("4.9", FIRST), ("5.3", FIRST)])
 def test_each_release_has_its_parser(release: str, parser: PropertyParser) -> None:
     assert PropertyParser.of_release(release) is parser
-
-
-@pytest.mark.parametrize("parser", PropertyParser)
-@pytest.mark.parametrize(
-    ("text", "properties"),
-    [
-        ("", {}),
-        ("\x02\x02", {}),
-        ("a", {}),
-        ("a\x01", {}),
-        ("a\x01b", {"a": "b"}),
-        ("a\x01b\x02", {"a": "b"}),
-        ("a\x01b\x02c\x01d", {"a": "b", "c": "d"}),
-        ("a\x01b\x02c\x01d\x02", {"a": "b", "c": "d"}),
-        ("a\x01b\x02a\x01c\x02", {"a": "c"}),
-        ("a\x01b\x02junk\x02c\x01d\x02", {"a": "b", "c": "d"}),
-        ("TAGS\x01 \x02", {"TAGS": " "}),
-    ],
-)
-def test_both_parsers_agree_on_regular_items(parser: PropertyParser, text: str, properties: dict[str, str]) -> None:
-    assert parse_properties(text, parser) == properties
-
-
-@pytest.mark.parametrize(
-    ("text", "first", "exact"),
-    [
-        ("a\x01b\x01c\x02", {"a": "b\x01c"}, {}),
-        ("a\x01\x01b\x02", {"a": "\x01b"}, {}),
-        ("a\x01b\x01\x02", {"a": "b\x01"}, {"a": "b"}),
-        ("a\x01b\x01\x01\x02", {"a": "b\x01\x01"}, {"a": "b"}),
-        ("a\x01\x01\x02", {"a": "\x01"}, {}),
-        ("\x01b\x02", {}, {"": "b"}),
-        ("\x01\x01\x02", {}, {}),
-        ("a\x01b\x02a\x01c\x01d", {"a": "c\x01d"}, {"a": "b"}),
-        ("a\x01b\x02a\x01\x02", {"a": "b"}, {"a": "b"}),
-    ],
-)
-def test_the_parsers_differ_on_odd_items(text: str, first: dict[str, str], exact: dict[str, str]) -> None:
-    assert parse_properties(text, FIRST) == first
-    assert parse_properties(text, EXACT) == exact
 
 
 def walk_separators(text: str) -> dict[str, str]:
@@ -172,26 +131,10 @@ def _is_malformed(data: bytes) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
-    ("keys", "split"),
-    [("", []), (" ", []), ("k", ["k"]), ("k1 k2", ["k1", "k2"]), (" k1  k2 ", ["k1", "k2"]), ("k\tk", ["k\tk"])],
-)
-def test_keys_split_at_blanks_and_empty_ones_vanish(keys: str, split: list[str]) -> None:
-    assert split_keys(keys) == split
-
-
 # --- property CRC ---
 
 crc32 = crcmod.predefined.mkCrcFun("crc-32")
 CRC_PROPERTY_SIZE = 20
-
-
-@pytest.mark.parametrize(
-    ("crc", "digits"),
-    [(1746536646, "6466356471"), (0, "0000000000"), (1, "1000000000"), (0x7FFFFFFF, "7463847412"), (190, "0910000000")],
-)
-def test_crc_digits_are_ten_least_significant_first(crc: int, digits: str) -> None:
-    assert crc_property(crc) == f"__CRC32#\x01{digits}\x02".encode()
 
 
 def test_crc_digits_of_a_store_match_the_bytes_of_its_records(golden: Callable[[str], UnpackedStore]) -> None:
