@@ -19,7 +19,6 @@ from store_core.format.columnar.lockstep import chain
 from store_core.format.columnar.records import Records
 from store_core.format.columns import BODIES, COLUMNS, DEFAULT_COLUMNS, arrow_schema
 from store_core.format.compression import BodyTooLargeError, expand_body
-from store_core.format.layout import MagicCode
 from store_core.format.properties import PropertyParser, decode_text, first_property
 from store_core.format.record.decode import decode_message, decode_topic, property_crc_error
 from store_core.format.record.scan import check_record
@@ -263,35 +262,12 @@ def faults_of(log: Segment, columns: Sequence[str], **how: Any) -> list[tuple[in
     return [(fault.position, fault.size, fault.error.problem) for fault in found]
 
 
-def test_no_records_make_an_empty_batch_with_all_columns() -> None:
-    result = decoded(Log(b""), np.empty(0, np.int64))
-
-    assert result.batch.num_rows == 0
-    assert result.batch.schema == arrow_schema(ALL)
-    assert (result.positions.size, result.faults, result.pending.size) == (0, (), 0)
-
-
 def test_a_body_nobody_asks_for_is_not_checked() -> None:
     log = Segment().append(b"one").append(b"two", crc=1)
 
     assert faults_of(log, ["topic", "queue_id"]) == []
     assert faults_of(log, ["body"]) == [(log.starts[1], len(log.data) - log.starts[1], "bad body CRC")]
     assert bodies_of(log) == [b"one"]
-
-
-def test_a_checksum_is_not_looked_at_with_verify_crc_off() -> None:
-    log = Segment().append(b"one").append(b"two", crc=1)
-
-    assert bodies_of(log, verify_crc=False) == [b"one", b"two"]
-
-
-def test_a_topic_nobody_asks_for_may_be_any_bytes() -> None:
-    log = Segment().append(b"one").append(b"two", topic=b"\xff").append(b"three")
-
-    assert bodies_of(log) == [b"one", b"two", b"three"]
-    assert faults_of(log, ["topic", "body"]) == [
-        (log.starts[1], log.starts[2] - log.starts[1], "topic is not UTF-8"),
-    ]
 
 
 def test_a_compression_type_nobody_asks_for_may_be_any_number() -> None:
@@ -354,25 +330,6 @@ def test_where_values_may_be_null_a_body_that_does_not_expand_is_and_its_row_sta
             assert (why is not None and f"at offset {log.start_offset + position} ".encode() in why) == is_lost
 
 
-def test_the_text_of_a_body_is_null_where_it_is_not_utf_8_and_expanded_as_the_body_is() -> None:
-    segment = Segment().append("ä".encode()).append(b"\xff").append(b"").append(pack(b"text"), sys_flag=0x301)
-    log = Log(bytes(segment.data))
-    starts = np.array(segment.starts)
-
-    assert decoded(log, starts, ["body_text"]).batch["body_text"].to_pylist() == ["ä", None, "", None]
-    expanded_text = decoded(log, starts, ["body_text"], decompress=True).batch["body_text"]
-    assert expanded_text.to_pylist() == ["ä", None, "", "text"]
-
-
-def test_decompression_leaves_other_bodies_and_the_sys_flag_as_they_are() -> None:
-    log = Segment().append(b"plain").append(packed := pack(b"unpacked" * 9), sys_flag=0x301).append(b"plain too")
-
-    assert bodies_of(log) == [b"plain", packed, b"plain too"]
-    assert bodies_of(log, decompress=True) == [b"plain", b"unpacked" * 9, b"plain too"]
-    flags = decoded(Log(bytes(log.data)), np.array(log.starts), ["sys_flag", "body"], decompress=True).batch["sys_flag"]
-    assert flags.to_pylist() == [0, 0x301, 0]
-
-
 def test_an_empty_body_is_empty_even_if_it_says_that_it_is_compressed() -> None:
     """As in RocketMQ 5.3.3, ``MessageDecoder.decode``: an empty body is not touched."""
     log = Segment().append(b"", sys_flag=1).append(b"", sys_flag=0x101).append(b"", sys_flag=0x201)
@@ -423,19 +380,6 @@ def test_records_at_the_very_end_of_a_file_may_claim_wider_heads_than_there_are_
 
     assert [fault.error.problem for fault in found.faults] == ["record lengths do not add up"]
     assert found.batch["body"].to_pylist() == [b"one"]
-
-
-def test_mixed_widths_and_versions_stay_in_the_order_of_the_log() -> None:
-    log = Segment()
-    for number in range(40):
-        born = "::1" if number % 2 else "10.0.0.1"
-        store = "::2" if number % 3 else "10.0.0.2"
-        log.append(b"%d" % number, version=1 + number % 4 // 3, born_host=(born, number), store_host=(store, number))
-    found = decoded(Log(bytes(log.data)), np.array(log.starts, np.int64))
-
-    assert found.batch["body"].to_pylist() == [b"%d" % number for number in range(40)]
-    assert [host.rpartition(":")[2] for host in found.batch["born_host"].to_pylist()] == [str(n) for n in range(40)]
-    assert set(found.batch["magic_code"].to_pylist()) == {int(MagicCode.MESSAGE_V1), int(MagicCode.MESSAGE_V2)}
 
 
 def test_bodies_larger_than_their_bound_are_refused_before_they_are_made() -> None:
