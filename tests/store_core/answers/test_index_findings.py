@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -18,9 +19,11 @@ from store_core.answers import check
 from store_core.answers.index_chains import expected_links, is_sound
 from store_core.files.clock import SystemClock
 from tests.budgets import budget
+from tests.store_core.answers.planting import StoreCopy, counts_of, fault_named
 
 if TYPE_CHECKING:
     from store_core.answers import CheckReport
+    from tests.golden_stores import Golden
 
 CONFIG: Final = MessageStoreConfig(
     release="5.3", mapped_file_size_commit_log=1 << 16, max_hash_slot_num=10, max_index_num=30
@@ -98,6 +101,21 @@ def test_a_key_that_damage_took_from_its_record_is_still_a_finding(damage: tuple
     log.write_bytes(log.read_bytes().replace(*damage, 1))
 
     assert {"index_extra": 1} == checked(root).counts
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize(
+    "fault", ["entry_hash_changed", "entry_leads_to_another_record", "entry_leads_inside_a_record"]
+)
+def test_an_entry_that_was_changed_is_still_a_finding_wherever_it_is(
+    fault: str, golden: Golden, tmp_path: Path
+) -> None:
+    store = golden("5.5.0/tx")
+    for seed in range(6):
+        copy = StoreCopy(shutil.copytree(store.root, tmp_path / str(seed)), seed, store.golden.release)
+        expected = fault_named(fault).plant(copy)
+
+        assert counts_of(expected) == checked(copy.root, store.golden.release).counts
 
 
 SLOTS = 4
