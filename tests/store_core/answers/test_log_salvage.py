@@ -21,6 +21,7 @@ from store_core.format.record.scan import check_record
 from store_core.store import new_directory
 from tests.budgets import budget
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder, blank_record
+from tests.store_core.files.store_kinds import every_file
 from tests.store_core.store.damaged_stores import damaged_archives, unpack_damaged
 
 if TYPE_CHECKING:
@@ -293,6 +294,14 @@ def test_a_new_store_opens_and_serves_what_was_salvaged(tmp_path: Path) -> None:
 
 
 # ---- all or nothing
+
+
+def test_the_source_stays_as_it_is(tmp_path: Path) -> None:
+    store = damaged(tmp_path)
+    before = every_file(store)
+    salvage(store, tmp_path / "new")
+
+    assert before == every_file(store)
 
 
 @pytest.mark.parametrize("kind", ["store", "parquet"])

@@ -9,6 +9,7 @@ import struct
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -232,6 +233,10 @@ def test_certificates_tell_queues_apart_and_a_changed_log_too(store: Path) -> No
     assert len(set(digests)) == len(digests)
     assert before.found.digest != after.found.digest
     assert after.tables["certificates"]["is_complete"].to_pylist().count(False) == 1
+
+
+def test_tables_have_their_types_without_rows(store: Path) -> None:
+    assert pa.int64() == check(store).tables["findings"].schema.field("begin").type
 
 
 def test_a_copy_of_the_log_alone_is_one_note_and_no_finding(store: Path) -> None:
