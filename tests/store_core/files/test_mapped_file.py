@@ -104,27 +104,11 @@ def test_a_name_that_is_no_64_bit_integer_is_refused(name: str, tmp_path: Path) 
 # ---- appending
 
 
-def test_a_new_file_has_its_full_size_and_no_content(file: MappedFile, path: Path) -> None:
-    assert path.read_bytes() == bytes(SIZE)
-    assert positions(file) == (0, 0, 0)
-    assert file.file_from_offset == START
-    assert file.segment.is_new
-
-
 def test_a_new_file_takes_no_blocks_of_the_disk(make: MakeFile, path: Path) -> None:
     make(size=1 << 30)
 
     assert path.stat().st_size == 1 << 30
     assert path.stat().st_blocks < 64
-
-
-def test_appends_lie_one_behind_the_other(file: MappedFile, path: Path) -> None:
-    assert file.append(b"one")
-    assert file.append(memoryview(b"two"))
-    assert file.append(bytearray(b"three"))
-
-    assert file.wrote_position == 11
-    assert path.read_bytes()[:12] == b"onetwothree\0"
 
 
 def test_what_does_not_fit_changes_nothing(file: MappedFile, path: Path) -> None:
@@ -136,48 +120,6 @@ def test_what_does_not_fit_changes_nothing(file: MappedFile, path: Path) -> None
     assert file.append(b"two")
     assert not file.is_full or file.append(b"")
     assert file.is_full
-
-
-def test_a_callback_writes_behind_the_last_record(file: MappedFile, path: Path) -> None:
-    file.append(b"before")
-    result = file.append_with(writing(b"record", time=99))
-
-    assert result == AppendMessageResult(AppendMessageStatus.PUT_OK, START, 6, store_timestamp=99)
-    assert file.store_timestamp == 99
-    assert path.read_bytes()[:13] == b"beforerecord\0"
-
-
-def test_a_callback_gets_exactly_the_room_that_is_left(file: MappedFile) -> None:
-    rooms = []
-
-    def callback(_: int, view: memoryview, room: int) -> AppendMessageResult:
-        rooms.append((len(view), room))
-        return writing(b"x" * 100)(_, view, room)
-
-    for _ in range(2):
-        file.append_with(callback)
-
-    assert rooms == [(SIZE, SIZE), (SIZE - 100, SIZE - 100)]
-
-
-def test_of_a_blank_record_only_eight_bytes_are_stored(file: MappedFile, path: Path) -> None:
-    file.append_with(writing(b"record" * 100))
-    used = file.wrote_position
-    blank = b"roomMAGI"
-    result = file.append_with(writing(blank + b"junk", AppendMessageStatus.END_OF_FILE, SIZE - used))
-
-    assert result.wrote_bytes == SIZE - used
-    assert file.is_full
-    assert path.read_bytes()[used:] == blank + bytes(SIZE - used - 8)
-
-
-@pytest.mark.parametrize("room", [8, 9, 4096])
-def test_a_blank_record_fits_into_any_room(file: MappedFile, path: Path, room: int) -> None:
-    file.append(b"x" * (SIZE - room))
-    file.append_with(writing(b"roomMAGI", AppendMessageStatus.END_OF_FILE, room))
-
-    assert file.is_full
-    assert path.read_bytes()[-room:] == b"roomMAGI" + bytes(room - 8)
 
 
 def test_a_full_file_gives_unknown_error_and_is_not_touched(file: MappedFile) -> None:
@@ -213,61 +155,6 @@ def test_a_callback_can_not_claim_more_than_there_is(file: MappedFile, claimed: 
         file.append_with(writing(b"x", wrote_bytes=claimed))
 
     assert file.wrote_position == 0
-
-
-# ---- reading
-
-
-def test_readers_see_what_was_appended_at_once(file: MappedFile) -> None:
-    file.append(b"one")
-    first = file.select(0)
-    file.append(b"two")
-
-    assert first is not None
-    assert bytes(first) == b"one"
-    assert seen(file) == b"onetwo"
-    assert seen(file, 3, 3) == b"two"
-
-
-@pytest.mark.parametrize(
-    ("position", "size", "found"),
-    [
-        (0, 6, b"onetwo"),
-        (0, 7, None),
-        (5, 1, b"o"),
-        (6, 0, b""),
-        (6, None, None),
-        (5, None, b"o"),
-        (7, 0, None),
-        (-1, 1, None),
-        (0, -1, None),
-    ],
-)
-def test_only_what_is_below_the_read_position_is_given(
-    file: MappedFile, position: int, size: int | None, found: bytes | None
-) -> None:
-    file.append(b"onetwo")
-
-    assert seen(file, position, size) == found
-
-
-def test_a_view_can_not_change_the_file(file: MappedFile) -> None:
-    file.append(b"one")
-    view = file.select(0)
-
-    assert view is not None
-    assert view.readonly
-
-
-def test_a_view_outlives_its_file(file: MappedFile, path: Path) -> None:
-    file.append(b"one")
-    view = file.select(0)
-    file.destroy()
-
-    assert not path.exists()
-    assert view is not None
-    assert bytes(view) == b"one"
-    assert seen(file) is None
 
 
 # ---- page rules
@@ -352,42 +239,12 @@ def test_readers_see_committed_bytes_only(make: MakeFile, path: Path) -> None:
     assert positions(file) == (6, 6, 0)
 
 
-def test_a_flush_reaches_no_further_than_the_commit(make: MakeFile) -> None:
-    file = make(TransientStorePool(1, SIZE))
-    file.append(b"one")
-    file.commit(0)
-    file.append(b"two")
-
-    assert file.flush(0) == 3
-    assert positions(file) == (6, 3, 3)
-
-
-def test_a_full_and_committed_file_gives_its_buffer_back(make: MakeFile) -> None:
-    pool = TransientStorePool(1, SIZE)
-    file = make(pool)
-    file.append(b"x" * SIZE)
-
-    assert pool.available_buffers == 0
-    assert file.commit(4) == SIZE
-    assert pool.available_buffers == 1
-    assert file.read_position == SIZE
-
-
 def test_of_a_blank_record_in_the_write_buffer_all_that_is_left_is_committed(make: MakeFile, path: Path) -> None:
     file = make(TransientStorePool(1, SIZE))
     file.append_with(writing(b"roomMAGI", AppendMessageStatus.END_OF_FILE, SIZE))
     file.commit(0)
 
     assert path.read_bytes() == b"roomMAGI" + bytes(SIZE - 8)
-
-
-def test_without_a_free_buffer_a_file_is_written_directly(make: MakeFile, path: Path) -> None:
-    file = make(TransientStorePool(0, SIZE))
-    file.append(b"one")
-
-    assert path.read_bytes()[:3] == b"one"
-    assert seen(file) == b"one"
-    assert file.commit(0) == 3
 
 
 def test_closing_loses_what_was_not_committed_and_says_so(make: MakeFile) -> None:
@@ -570,18 +427,6 @@ def test_a_tail_that_can_not_be_cleared_leaves_the_end_where_it_is(file: MappedF
         file.set_position(3, clear_tail=True)
 
     assert file.wrote_position == 6
-
-
-def test_the_write_buffer_below_a_new_end_is_still_committed(make: MakeFile, path: Path) -> None:
-    file = make(TransientStorePool(1, SIZE))
-    file.append(b"one")
-    file.commit(0)
-    file.append(b"twothree")
-    file.set_position(6)
-
-    assert positions(file) == (6, 3, 0)
-    file.commit(0)
-    assert path.read_bytes()[:7] == b"onetwo\0"
 
 
 # ---- deleting
