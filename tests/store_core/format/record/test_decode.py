@@ -6,7 +6,6 @@ from __future__ import annotations
 import base64
 import json
 import pickle
-import struct
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,11 +16,11 @@ from store_core import read_messages, unwrap_inner_batch
 from store_core.errors import CorruptRecordError
 from store_core.format import layout
 from store_core.format.message import MessageExt
-from store_core.format.properties import CRC_RESERVED, PropertyParser, crc_property, parse_properties
-from store_core.format.record.decode import decode_message, decode_topic, is_inner_batch
+from store_core.format.properties import CRC_RESERVED, crc_property, parse_properties
+from store_core.format.record.decode import decode_message, is_inner_batch
 from store_core.format.record.scan import StopReason, body_crc, check_record
 from store_core.format.sys_flag import CompressionType, TransactionType
-from tests.builders import BODY_AT, MAGIC_AT, SIZE_AT
+from tests.builders import BODY_AT, MAGIC_AT
 from tests.golden_stores import find_golden_store, unpack
 from tests.segment import Segment
 from tests.strategies import Log, logs, mutated
@@ -89,15 +88,6 @@ def test_a_plain_record_of_rocketmq() -> None:
     assert message == plain_message()
     assert len(PLAIN) == message.store_size == 123
     assert (message.tags, message.keys, message.tags_code) == ("TagA", ["k1", "k2"], 2598919)
-
-
-def test_the_same_record_without_a_last_separator() -> None:
-    """As 4.9.4 wrote it: one byte of properties less."""
-    shorter = bytearray(PLAIN[:-1])
-    struct.pack_into(">i", shorter, SIZE_AT, 122)
-    struct.pack_into(">h", shorter, BODY_AT + 5 + 1 + 6, 0x14)
-
-    assert decode(bytes(shorter)) == plain_message(store_size=122)
 
 
 def test_a_record_of_rocketmq_with_property_crc() -> None:
@@ -175,16 +165,6 @@ def test_a_filler_unit_of_rocketmq() -> None:
 # --- what the fields mean ---
 
 
-def test_integers_are_signed() -> None:
-    log = Segment().append(
-        b"", flag=-1, queue_id=-2, queue_offset=-3, reconsume_times=-4, prepared_transaction_offset=-5
-    )
-    message = decode(bytes(log.data))
-
-    assert (message.flag, message.queue_id, message.queue_offset) == (-1, -2, -3)
-    assert (message.reconsume_times, message.prepared_transaction_offset) == (-4, -5)
-
-
 @pytest.mark.parametrize(
     ("sys_flag", "kind", "is_queued"),
     [
@@ -224,26 +204,6 @@ def test_compression_types_above_three_are_refused(sys_flag: int) -> None:
         _ = message.compression
 
 
-def test_properties_that_are_not_there_are_none() -> None:
-    message = decode(bytes(Segment().append(b"").data))
-
-    assert (message.tags, message.keys, message.unique_key, message.tags_code) == (None, None, None, 0)
-    assert message.properties == {}
-
-
-def test_properties_are_read_by_the_rules_of_the_release() -> None:
-    data = memoryview(bytes(Segment().append(b"", properties=b"\x01x\x02a\x01b\x01c\x02").data))
-
-    assert decode_message(data, 0, parser=PropertyParser.FIRST_SEPARATOR).properties == {"a": "b\x01c"}
-    assert decode_message(data, 0, parser=PropertyParser.EXACT_PAIR).properties == {"": "x"}
-
-
-def test_malformed_properties_are_replaced_not_refused() -> None:
-    message = decode(bytes(Segment().append(b"", properties=b"a\x01\xffb\x02TAGS\x01\xed\xa0\x80\x02").data))
-
-    assert message.properties == {"a": "\ufffdb", "TAGS": "\ufffd"}
-
-
 # --- errors ---
 
 
@@ -275,22 +235,6 @@ def test_an_error_survives_pickling() -> None:
         caught.value.offset,
         caught.value.next_bytes,
     )
-
-
-def test_a_wrong_checksum_is_an_error_only_where_it_is_asked_for() -> None:
-    data = memoryview(bytes(Segment().append(b"one", crc=7).data))
-
-    assert decode_message(data, 0, verify_crc=False).body == b"one"
-    with pytest.raises(CorruptRecordError, match="bad body CRC at offset 0 of <memory>: expected body CRC 7, found"):
-        decode_message(data, 0)
-
-
-@pytest.mark.parametrize("topic", [b"\xff", b"orders\xc3", b"\xed\xa0\x80"])
-def test_a_topic_that_is_not_utf8_is_an_error(topic: bytes) -> None:
-    with pytest.raises(CorruptRecordError, match="topic is not UTF-8 at offset 0"):
-        decode(bytes(Segment().append(b"", topic=topic).data))
-    with pytest.raises(CorruptRecordError, match="topic is not UTF-8 at offset 77 of file"):
-        decode_topic(topic, 77, "file")
 
 
 def message_or_error(log: Log, start: int) -> MessageExt | CorruptRecordError:
@@ -353,7 +297,3 @@ def test_a_batch_that_is_cut_is_refused(batch_store: Path, cut: int) -> None:
 
     with pytest.raises(ValueError, match="batch"):
         unwrap_inner_batch(body[:cut])
-
-
-def test_a_record_is_an_inner_batch_only_if_both_bits_say_so() -> None:
-    assert [False, False, False, True] == [is_inner_batch(flag) for flag in (0, 0x40, 0x80, 0xC0)]
