@@ -129,6 +129,19 @@ def test_a_flush_that_failed_moves_nothing(queue: MappedFileQueue, disk: FaultyF
 # ---- loading
 
 
+def test_loaded_files_count_as_full(queue: MappedFileQueue, directory: Path, disk: FaultyFileSystem) -> None:
+    for offset in (SIZE, 2 * SIZE):
+        put_file(directory, file_name_of(offset), SIZE)
+    notes = queue.load()
+
+    assert notes == ()
+    assert starts(queue) == [SIZE, 2 * SIZE]
+    for file in queue.mapped_files:
+        assert (file.wrote_position, file.committed_position, file.flushed_position) == (SIZE, SIZE, SIZE)
+    assert disk.count("open") == 0
+    assert last(queue).file_from_offset == 3 * SIZE
+
+
 @pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
 def test_a_right_sized_file_with_another_name_is_refused(queue: MappedFileQueue, directory: Path, release: str) -> None:
     put_file(directory, file_name_of(0), SIZE)
