@@ -18,9 +18,9 @@ from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY, QUEUE_KINDS
-from store_core.files.store_kind import StoreUse, check_is_no_url, check_is_root, check_store_kind
+from store_core.files.store_kind import StoreUse, check_is_root, check_store_kind
 from store_core.files.store_lock import is_lock_held
-from store_core.files.store_path import path_of
+from store_core.files.store_path import local_path_of
 from store_core.queue.queue_path import is_light, queue_path
 from store_core.snapshot.index import Index, KeyFile
 from store_core.snapshot.log import Log
@@ -50,8 +50,7 @@ REPAIRED: Final = "repaired"
 
 def plan_by(engine: Engine, path: str | os.PathLike[str], asked: Compared[Any]) -> RepairPlan:
     """Check a store, and plan the least that makes its queues and index right; nothing is written."""
-    check_is_no_url(Path(path))
-    store = path_of(path)
+    store = local_path_of(path)
     if is_lock_held(store):
         raise StoreLockedError(
             f"{store} is held by a broker, or another writer, and changes while a plan is made: stop it first. "
@@ -79,8 +78,7 @@ def repair_by(
     store's, and compared with it; 4. they are put in place, and the old ones kept; 5. the checkpoint is written. A
     crash before step 4 leaves the old store; after it, the next run finishes the new one.
     """
-    check_is_no_url(Path(path))
-    store, signed = Path(path).absolute(), SignedPlan.read(plan)
+    store, signed = Path(local_path_of(path)).absolute(), SignedPlan.read(plan)
     files, clock = file_system or OsFileSystem(), clock or SystemClock()
     check_is_root(store, files)
     config = config_of(signed.options.config, signed.options.store_path_commit_log)

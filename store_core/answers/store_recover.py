@@ -102,7 +102,7 @@ class Recover(Answer["RecoverReport"]):
                 f"changed. Copy the store there, or mount it. To find out whether it is intact, check the URL"
             )
         config = config_of(self.config, chosen_log(path, self.config))
-        path = os.fspath(path)
+        path = os.fspath(path_of(path))
         root = configured_root(path, config)
         check_is_store(path_of(root), config, OsFileSystem())
         named = self.release

@@ -15,8 +15,8 @@ from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, fact, number, shared, table, text, truth
 from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.store_kind import check_is_no_url, check_is_root
-from store_core.files.store_path import ConfiguredRoot
+from store_core.files.store_kind import check_is_root
+from store_core.files.store_path import ConfiguredRoot, local_path_of
 from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
@@ -73,9 +73,8 @@ class Redact(Answer["RedactReport"]):
         from store_core.store.new_directory import NewDirectory, copy_store, files_below, named_places, places_beside
 
         redaction = Redaction.of(self.pattern, self.text, self.key, self.topic)
-        path = one_root(store.paths)
-        check_is_no_url(Path(path))
-        root = path if isinstance(path, ConfiguredRoot) else Path(path).resolve()
+        path = local_path_of(one_root(store.paths))
+        root = path if isinstance(path, ConfiguredRoot) else path.resolve()
         check_is_root(root, OsFileSystem())
         Log.of(root, reads_entries=True, packed="refused")  # refuses before it copies
         _check_unlocked(root)

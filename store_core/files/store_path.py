@@ -234,14 +234,24 @@ def path_of(path: str | os.PathLike[str], storage: StorageSettings = NO_SETTINGS
     """Return one path as it is read: a `UrlPath`, see `located`, or a local one that need not exist."""
     if isinstance(path, UrlPath | ConfiguredRoot):
         return path
-    place = parse_url(os.fspath(_checked(path)), storage)
-    return Path(path) if place is None else UrlPath(place)
+    text = os.fspath(_checked(path))
+    place = parse_url(text, storage)
+    if place is not None:
+        return UrlPath(place)
+    return Path(without_scheme(text) if text[:5].lower() == "file:" else text)
+
+
+def local_path_of(path: str | os.PathLike[str]) -> Path:
+    """Return the path of a store that has to be on this machine, and refuse any other URL than of a file."""
+    found = path_of(path)
+    check_is_no_url(Path(str(found)))
+    return found
 
 
 def absolute_path_of(path: str | os.PathLike[str]) -> Path:
     """Return one path as `path_of` does, a local one absolute and without ``..``; links in it stay."""
     found = path_of(path)
-    return found if isinstance(found, UrlPath | ConfiguredRoot) else Path(os.path.abspath(path))  # noqa: PTH100 -- resolve() follows links
+    return found if isinstance(found, UrlPath | ConfiguredRoot) else Path(os.path.abspath(found))  # noqa: PTH100 -- resolve() follows links
 
 
 def store_roots(paths: StorePaths) -> tuple[Path, ...]:

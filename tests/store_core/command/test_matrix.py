@@ -151,6 +151,14 @@ def test_a_store_that_is_read_stays_as_it_is(name: str, life: Path, tmp_path: Pa
 
 
 @pytest.mark.parametrize("name", OF_STORES)
+def test_the_url_of_a_local_store_is_its_path(name: str, life: Path, tmp_path: Path) -> None:
+    by_path = call(*(str(word) for word in typed(name, life, tmp_path / "a")))
+    by_url = call(*(f"file://{word}" if word == life else str(word) for word in typed(name, life, tmp_path / "b")))
+
+    assert (by_path.code, "") == (by_url.code, by_url.errors)
+
+
+@pytest.mark.parametrize("name", OF_STORES)
 def test_a_store_that_a_broker_holds_is_read_and_not_changed(name: str, life: Path, tmp_path: Path) -> None:
     held = shutil.copytree(life, tmp_path / "store")
     with StoreLock(held, OsFileSystem()):
