@@ -84,6 +84,23 @@ def test_progress_is_reported_while_nothing_ends(tmp_path: Path, monkeypatch: py
     assert reported[-1] == "slow"
 
 
+def test_files_of_some_checks_are_in_memory_if_it_has_room_and_go_with_the_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert {*run_checks.IN_MEMORY} <= {*run_checks.CHECKS}
+    makes = {"makes": program("import tempfile; print(tempfile.mkdtemp(), end='')")}
+    for name, value in {"CHECKS": makes, "IN_MEMORY": makes, "MEMORY": tmp_path, "ROOM": 0}.items():
+        monkeypatch.setattr(run_checks, name, value)
+    monkeypatch.delitem(run_checks.ENVIRONMENT, "TMPDIR", raising=False)
+
+    assert 0 == run_checks.main([])
+    assert f"==> makes\n{tmp_path}/makes-" in capsys.readouterr().out
+    assert [] == [*tmp_path.iterdir()]
+    assert (tmp_path, None) == (run_checks.place_of_files("makes"), run_checks.place_of_files("others"))
+    monkeypatch.setattr(run_checks, "ROOM", 1 << 60)
+    assert run_checks.place_of_files("makes") is None
+
+
 @pytest.mark.parametrize(
     ("text", "progress"),
     [("", "started"), ("one\ntwo\n", "two"), ("... [  3%]\n.... [ 12%]\n...", "12 %"), ("x" * 99, "x" * 60)],
