@@ -111,8 +111,9 @@ def tail(  # noqa: PLR0913 -- the command's own options
     """Print the last messages of each log, and with --follow those that a broker writes to it from now on."""
     from store_core.format.columns import arrow_schema
     from store_core.store.read.one_message import last_rows
+    from store_core.store.read.read_messages import TopicWatch
 
-    options = _options(read, output)
+    options, rows_printed = _options(read, output), 0
     found = options.stores_of(stores)
     followers = [_Follower(store.paths, options.named(store)) for store in found] if follow else []
     begins: Sequence[int | None] = [each.begin for each in followers] or [None] * len(found)
@@ -120,11 +121,14 @@ def tail(  # noqa: PLR0913 -- the command's own options
         for store, begin in zip(found, begins, strict=True):
             for batch in last_rows(store.paths, options.named(store), rows, begin):
                 writer.write(batch)
+                rows_printed += batch.num_rows
+        if not rows_printed:
+            TopicWatch.of(found, options).warn_after_read()
         while followers:
             Console.of(click.get_current_context()).clock.sleep(interval)
             for batch in (batch for each in followers for batch in each.batches()):
                 writer.write(batch)
-    return ExitCode.DONE
+    return _code_of(rows_printed, stores, options)
 
 
 @_command(

@@ -263,6 +263,10 @@ class TopicWatch:
     def to_end(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Pass batches through, and at the end warn of topics found nowhere."""
         yield from batches
+        self.warn_after_read()
+
+    def warn_after_read(self) -> None:
+        """Warn of topics found nowhere, and of queues that topics do not have."""
         self.warn_of_queues()
         for topic in sorted(self.unseen):
             _log.warning("topic %r: no record of it was read, and %s", topic, self._beside(topic))

@@ -58,7 +58,20 @@ WORDS: Final[dict[str, Sequence[object]]] = {
 
 REPORTS: Final = sorted(name for name, entry in _BY_NAME.items() if ":" in entry.module or name == "repair")
 OF_STORES: Final = sorted(WORDS.keys() - {"schema"})
-OF_TOPICS: Final = ["append", "cat", "check", "count", "export", "get", "head", "lag", "rebuild", "replay", "topics"]
+OF_TOPICS: Final = [
+    "append",
+    "cat",
+    "check",
+    "count",
+    "export",
+    "get",
+    "head",
+    "lag",
+    "rebuild",
+    "replay",
+    "tail",
+    "topics",
+]
 NEED_THE_LOCK: Final = {"rebuild", "redact", "repair", "replay"}
 """Commands that a store which a broker holds is refused to."""
 
