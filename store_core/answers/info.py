@@ -19,6 +19,7 @@ from store_core.answers.answer import Answer
 from store_core.answers.report import Report, ReportSchema, fact, number, shared, table, text
 from store_core.broker.topic_kind import kind_of_topic
 from store_core.errors import StoreError
+from store_core.files.access import in_words
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import CHECKPOINT_FILE, CONFIG_DIRECTORY
 from store_core.files.store_lock import ABORT_FILE
@@ -129,7 +130,9 @@ _MOST_FAR_QUEUES: Final = 32
 """The same in another storage, where each takes a request or more."""
 
 _MOST_INDEX_FILES: Final = 100
-_MADE: Final = {"consume queues": "queues", "the key index": "index"}
+_QUEUES: Final = "consume queues"
+_INDEX: Final = "the key index"
+_MADE: Final = {_QUEUES: "queues", _INDEX: "index"}
 """What `commitlog rebuild` makes -> what it calls that."""
 
 _LAST_FLUSHED: Final = "physic_msg_timestamp"
@@ -156,6 +159,7 @@ class Description:
     """Topic -> its queues that were not looked at, as there are too many."""
     topics: list[dict[str, Any]] = field(default_factory=list)  # a row for each
     groups: list[dict[str, Any]] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)  # parts that can't be read
     furthest: tuple[int, int] | None = None  # physical offset and size of the last record that a queue leads to
 
     def __post_init__(self) -> None:
@@ -168,16 +172,18 @@ class Description:
             self.root = self.store.root
 
     @contextmanager
-    def _noted(self) -> Iterator[None]:
-        """Make a note of an error."""
+    def _noted(self, part: str = "") -> Iterator[None]:
+        """Make a note of an error; the part that was read may be there."""
         try:
             yield
         except (StoreError, OSError) as error:
-            self.notes.append(str(error))
+            self.unread.add(part)
+            told = in_words(error, self.root) if isinstance(error, OSError) and self.root is not None else str(error)
+            self.notes.append(told)
 
     def facts(self) -> InfoFacts:
         """Return the facts of the report; `topics` and `groups` are known then."""
-        with self._noted():
+        with self._noted(_QUEUES):
             self._look_at_queues()
         entries, index_files = self._index()
         self.topics, self.groups = self._topics(), self._groups()
@@ -251,7 +257,7 @@ class Description:
         }
         if not any(parts.values()):
             raise nothing_at([self.root], self.log.notes)
-        return tuple(part for part, is_there in parts.items() if not is_there)
+        return tuple(part for part, is_there in parts.items() if not is_there and part not in self.unread)
 
     # ---- its queues, topics and groups
 
@@ -320,7 +326,7 @@ class Description:
         """Return how many entries the heads of index files count, and how many files there are."""
         if self.root is None:
             return None, 0
-        with self._noted():
+        with self._noted(_INDEX):
             paths = self.store.index.paths
             if len(paths) > _MOST_INDEX_FILES or (isinstance(self.root, UrlPath) and len(paths) > 1):
                 return None, len(paths)

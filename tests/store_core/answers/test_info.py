@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import tarfile
 from typing import TYPE_CHECKING, Any
@@ -101,6 +103,25 @@ def test_what_is_missing_is_told_with_how_to_make_it(tmp_path: Path) -> None:
     assert {"consume queues", "the key index", "checkpoint"} <= set(found["missing"])
     assert (log.end, None) == (found["log_end"], found["messages"])
     assert f"commitlog rebuild both {root} --dry-run" in {row["command"] for row in found["tables"]["next"]}
+
+
+@pytest.mark.parametrize(("name", "part"), [("consumequeue", "consume queues"), ("index", "the key index")])
+def test_what_may_not_be_read_is_told_and_not_called_missing(
+    name: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store, names = make_viewed_store(tmp_path / "store"), OsFileSystem.names
+
+    def denied(self: OsFileSystem, directory: Path) -> list[str]:
+        if directory.name == name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
+        return names(self, directory)
+
+    monkeypatch.setattr(OsFileSystem, "names", denied)
+    found = told(store)
+
+    assert any("has no permission" in note and str(store / name) in note for note in found["notes"])
+    assert part not in found["missing"]
+    assert not any("rebuild" in row["command"] for row in found["tables"]["next"])
 
 
 def test_parts_and_damage_are_notes_and_no_errors(golden: Golden, tmp_path: Path) -> None:
