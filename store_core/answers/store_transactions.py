@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections import Counter, defaultdict
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -164,8 +164,9 @@ class Transactions(Answer["TransactionsReport"]):
 
     def _rows(self, ended: Iterable[tuple[End, Transaction]]) -> list[dict[str, Any]]:
         """Return the rows of the transactions, those that are findings first."""
-        kept = [(end, each) for end, each in ended if self.lists_all or end.is_finding or end is End.PENDING]
-        kept.sort(key=lambda pair: not pair[0].is_finding)
+        findings = {each.name for each in fields(TransactionsFacts) if each.metadata["tells"] == "findings"}
+        kept = [(end, each) for end, each in ended if self.lists_all or end in findings or end is End.PENDING]
+        kept.sort(key=lambda pair: pair[0] not in findings)
         return [
             asdict(each) | {"state": end.value, "store_timestamp": table_time(each.store_timestamp)}
             for end, each in kept[: self.rows]
@@ -190,11 +191,6 @@ class End(StrEnum):
     SETTLED = "settled"
     HALF_MISSING = "half_missing"
     HALF_DELETED = "half_deleted"
-
-    @property
-    def is_finding(self) -> bool:
-        """Whether somebody should look at it; a pending one only when it is old, or was asked about too often."""
-        return self in (End.GIVEN_UP, End.COMMITTED_ABSENT, End.SETTLED, End.HALF_MISSING)
 
 
 class Evidence(NamedTuple):
