@@ -178,8 +178,7 @@ class Description:
             yield
         except (StoreError, OSError) as error:
             self.unread.add(part)
-            told = in_words(error, self.root) if isinstance(error, OSError) and self.root is not None else str(error)
-            self.notes.append(told)
+            self.notes.append(in_words(error, self.root) if isinstance(error, OSError) and self.root else str(error))
 
     def facts(self) -> InfoFacts:
         """Return the facts of the report; `topics` and `groups` are known then."""
