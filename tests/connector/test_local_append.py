@@ -15,11 +15,11 @@ import pytest
 from pyspark_commitlog.append import AppendSource, LocalRows, SourceFormat
 from pyspark_commitlog.write.options import WriteOptions
 from pyspark_commitlog.write.writer import CommitLogWriter, plan_write, reported
-from store_core import DefaultMessageStore, InvalidOptionError, StoreError
+from store_core import DefaultMessageStore, InvalidOptionError, Message, StoreError, read_messages
 from store_core.command.exit_code import INTERRUPTED
 from tests.builders import LogBuilder
 from tests.connector.called import append
-from tests.connector.written import SMALL, rows_of
+from tests.connector.written import SMALL, SMALL_CONFIG, rows_of
 from tests.short_lived import run_python
 
 if TYPE_CHECKING:
@@ -254,6 +254,19 @@ def test_a_store_that_is_open_is_refused_before_anything_is_staged(tmp_path: Pat
     path = one_row(tmp_path / "rows.parquet")
     with DefaultMessageStore.open(tmp_path / "store"):
         assert 4 == appended(tmp_path / "store", "local", "--parquet", path)["code"]
+
+
+def test_a_store_whose_replacement_was_interrupted_is_appended_to_with_the_sizes_that_it_has(tmp_path: Path) -> None:
+    root, made = tmp_path / "store", tmp_path / f"store.job-{'0' * 32}"
+    for name, path in (("old", made.with_name(f"{made.name}.old")), ("new", made)):
+        with DefaultMessageStore.open(path, SMALL_CONFIG) as store:
+            store.put_message(Message("orders", name.encode()))
+
+    index = [option for option in OPTIONS if "=max" in option]
+    assert 0 == append([str(root), *index, "--parquet", one_row(tmp_path / "rows.parquet")])
+    assert [b"new", b"x"] == [row["body"] for row in read_messages(root).read_all().to_pylist()]
+    assert {16384} == {file.stat().st_size for file in (root / "commitlog").iterdir()}
+    assert not list(tmp_path.glob("store.*"))
 
 
 def test_an_archive_and_a_compressed_log_are_appended_as_the_store_is(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from store_core.format.times import iso_time
 from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock, with_sizes_of
 from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger
-from store_core.store.sink.directory import SinkDirectory, owner_text
+from store_core.store.sink.directory import SinkDirectory, heal, owner_text
 from store_core.store.sink.staged_append import Appended
 from store_core.store.sink.staged_batch import StagedFile, stage_batches
 from store_core.store.store_layout import check_root
@@ -258,6 +258,8 @@ def new_job(options: WriteOptions, owner: str, *, overwrite: bool = False) -> Wr
 def check_place(options: WriteOptions) -> None:
     """Refuse a store that can't be written, and one that a broker or another writer has open."""
     with explained_access(options.root):
+        if not options.dry_run:
+            heal(options.root, OsFileSystem())  # before the sizes of its files are read
         check_root(options.root, options.config, OsFileSystem())
         check_lock(options.root, options.config, OsFileSystem())
         if not options.dry_run:

@@ -26,6 +26,7 @@ from store_core.queue.index_format import index_file_size
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger, LedgerEntry, Unindexed
 from store_core.store.sink.directory import (
+    OLD,
     SinkDirectory,
     heal,
     is_alive,
@@ -92,11 +93,6 @@ def _check_index(root: Path, config: MessageStoreConfig, file_system: FileSystem
                 f"{config.max_hash_slot_num} and maxIndexNum={config.max_index_num}. Give both as its broker has them "
                 f"(a file has 40 + 4 * slots + 20 * indexes bytes), or rebuild=queues to leave the index as it is"
             )
-
-
-def batch_topics(root: Path, file_system: FileSystem) -> tuple[str, ...]:
-    """Return the topics with batch queues, by the existing directories."""
-    return tuple(names_in(root / BATCH_CONSUME_QUEUE, file_system))
 
 
 Rebuild: TypeAlias = Literal["all", "queues", "none"]
@@ -215,7 +211,7 @@ class SinkCommit:
             config = replace(config, message_index_enable=False)
         if unindexed is not None:
             config = replace(config, message_index_safe=True)  # a recovery then leaves no key out
-        topics = batch_topics(root, self.file_system)
+        topics = tuple(names_in(root / BATCH_CONSUME_QUEUE, self.file_system))
         return DefaultMessageStore.open(
             root, config, batch_topics=topics, clock=self.clock, file_system=self.file_system
         )
@@ -259,8 +255,13 @@ class SinkCommit:
                     _LOG.warning("%s can't be deleted: %s", leftover, error)
                     continue
                 cleaned.append(str(leftover))
-            for path in stores_beside(self.root, self.file_system):
-                if remove_store(path):
+            beside = stores_beside(self.root, self.file_system)
+            for path in beside:
+                new = path.with_name(path.name.removesuffix(OLD))
+                if {new, new.with_name(new.name + OLD)} <= set(beside):  # of an interrupted swap: neither is waste
+                    told = "%s is left: %s was being replaced, and was made again by something else meanwhile"
+                    _LOG.warning(f"{told}. Find out which of them is the store, and move it there", path, self.root)
+                elif remove_store(path):
                     cleaned.append(f"{path}: a store that was to replace this one, or was replaced")
                 else:
                     _LOG.warning("%s, a store that was to replace this one, or was replaced, can't be deleted", path)

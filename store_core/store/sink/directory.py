@@ -73,6 +73,7 @@ class SinkDirectory:
 
     def claim(self, job: str, owner: str, attempt: str) -> Path:
         """Create a job's directory with a note of its owner; any of its tasks may be the first to do so."""
+        heal(self.root, self._file_system)  # a directory in the place of a store that was being swapped would hide it
         directory = self.job_path(job)
         self._file_system.make_directories(directory)
         if self._file_system.status(directory / _OWNER) is None:
@@ -212,7 +213,7 @@ def _boot() -> str:
 
 _AT_FDCWD: Final = -100
 _RENAME_EXCHANGE: Final = 2
-_OLD: Final = ".old"
+OLD: Final = ".old"
 
 
 def new_store_path(root: Path, job: str) -> Path:
@@ -227,7 +228,7 @@ def swap(root: Path, new: Path, file_system: FileSystem) -> None:
     """
     file_system.sync_directory(new)
     if not _exchange(root, new):
-        old = new.with_name(new.name + _OLD)
+        old = new.with_name(new.name + OLD)
         file_system.rename(root, old)
         file_system.rename(new, root)
         file_system.rename(old, new)
@@ -246,8 +247,8 @@ def heal(root: Path, file_system: FileSystem) -> None:
     """Complete a swap that was interrupted between its steps and left no store at `root`."""
     if file_system.status(root) is not None:
         return
-    for old in (each for each in stores_beside(root, file_system) if each.name.endswith(_OLD)):
-        new = old.with_name(old.name.removesuffix(_OLD))
+    for old in (each for each in stores_beside(root, file_system) if each.name.endswith(OLD)):
+        new = old.with_name(old.name.removesuffix(OLD))
         file_system.rename(new if file_system.status(new) is not None else old, root)
         file_system.sync_directory(root.parent)
         return

@@ -339,9 +339,10 @@ def test_a_replacement_that_fails_leaves_the_old_store(tmp_path: Path, monkeypat
     assert ([b"old"], [root]) == (bodies_of(root), list(tmp_path.iterdir()))
 
 
+@pytest.mark.parametrize("stages_in_store", [True, False])
 @pytest.mark.parametrize("steps", range(4))
-def test_a_swap_in_steps_that_is_interrupted_is_ended_by_the_next_commit(
-    steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_swap_in_steps_that_is_interrupted_is_ended_by_the_next_job(
+    steps: int, stages_in_store: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root, disk = tmp_path / "store", FaultyFileSystem()
     new = sink_directory.new_store_path(root, OTHER)
@@ -363,13 +364,29 @@ def test_a_swap_in_steps_that_is_interrupted_is_ended_by_the_next_commit(
             sink_directory.swap(root, new, disk)
     else:
         sink_directory.swap(root, new, disk)
+    staging = SinkDirectory(root, FaultyFileSystem()).claim(JOB, "me", "1") if stages_in_store else tmp_path
     report = SinkCommit(root, JOB, CONFIG, ImpatientClock(), FaultyFileSystem()).run(
-        [stage(tmp_path / "part", [b"more"])]
+        [stage(staging / "part", [b"more"])]
     )
 
     assert [b"old" if steps == 0 else b"new", b"more"] == bodies_of(root)
     assert len(report.cleaned) == 1
     assert [root] == list(tmp_path.iterdir())
+
+
+def test_neither_store_of_an_interrupted_swap_is_waste_where_something_made_a_third(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    root = tmp_path / "store"
+    new = sink_directory.new_store_path(root, OTHER)
+    old = new.with_name(f"{new.name}.old")
+    for path in (root, new, old):
+        make_store(path, [path.name.encode()])
+    report = commit(root, [b"more"])
+
+    assert () == report.cleaned
+    assert [[b"store", b"more"], [new.name.encode()], [old.name.encode()]] == list(map(bodies_of, (root, new, old)))
+    assert [path for path in (new, old) if f"{path} is left" in caplog.text] == [new, old]
 
 
 def test_two_directories_change_places_in_one_step_where_the_system_can(tmp_path: Path) -> None:
