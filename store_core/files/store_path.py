@@ -379,11 +379,10 @@ def _resolve(path: str | os.PathLike[str]) -> list[Path]:
         raise StoreNotFoundError(f"no such path: {missing.strip()!r}, one of the commit log paths in {text!r}")
     check_is_no_url(Path(local))
     _refuse_hidden(local)
-    raise StoreNotFoundError(
-        f"no such path: {text!r}{_tried(text, local)}"
-        if local
-        else "the path is empty: expected a store root, a commitlog directory or a segment file"
-    )
+    if not local:
+        raise StoreNotFoundError("the path is empty: expected a store root, a commitlog directory or a segment file")
+    near = stores_near([Path(os.path.abspath(local)).parent])  # noqa: PTH100 -- as above
+    raise StoreNotFoundError(f"no such path: {text!r}{_tried(text, local)}{near and f'.{near}'}")
 
 
 def _tried(text: str, local: str) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.errors import StoreNotFoundError
 from store_core.files.access import naming
 from store_core.files.file_system import FileSystem, read_file, write_all
-from store_core.files.store_lock import ProcessStat
+from store_core.files.store_lock import ProcessStat, StoreLock
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -249,7 +249,8 @@ def heal(root: Path, file_system: FileSystem) -> None:
         return
     for old in (each for each in stores_beside(root, file_system) if each.name.endswith(OLD)):
         new = old.with_name(old.name.removesuffix(OLD))
-        file_system.rename(new if file_system.status(new) is not None else old, root)
+        with StoreLock(old, file_system):  # which its job holds, if that is only between two steps
+            file_system.rename(new if file_system.status(new) is not None else old, root)
         file_system.sync_directory(root.parent)
         return
 

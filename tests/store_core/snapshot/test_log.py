@@ -360,7 +360,7 @@ def test_a_path_near_a_store_is_told_where_it_is(tmp_path: Path) -> None:
     for place in ("backup/one/commitlog", "backup/one/consumequeue"):
         (tmp_path / place).mkdir(parents=True)
 
-    for place in ("backup/one/consumequeue", "backup", "."):
+    for place in ("backup/one/consumequeue", "backup/on", "backup", "."):
         with pytest.raises(StoreNotFoundError, match=f"A store may be at {tmp_path}/backup/one$"):
             Log.of(tmp_path / place)
     for place in ("backup/one", "backup/one/commitlog"):

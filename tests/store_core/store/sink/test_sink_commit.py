@@ -389,6 +389,29 @@ def test_neither_store_of_an_interrupted_swap_is_waste_where_something_made_a_th
     assert [path for path in (new, old) if f"{path} is left" in caplog.text] == [new, old]
 
 
+def test_a_swap_of_a_job_that_is_alive_is_left_to_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, disk = tmp_path / "store", FaultyFileSystem()
+    make_store(root, [b"old"])
+    monkeypatch.setattr(sink_directory, "_exchange", lambda *_: False)
+    refused: list[int] = []
+
+    def rename(source: Path, target: Path) -> None:
+        source.replace(target)
+        if not root.exists():
+            with pytest.raises(StoreLockedError, match=r"store\.job-.*\.old"):
+                commit(root, [b"more"])
+            refused.append(len(refused))
+
+    monkeypatch.setattr(disk, "rename", rename)
+    directory = SinkDirectory(root, disk).claim(JOB, "me", "1")
+    overwriting = SinkCommit(root, JOB, CONFIG, ImpatientClock(), disk, overwrite=True)
+    overwriting.run([stage(directory / "part", [b"new"], file_system=disk)])
+
+    assert refused == [0]
+    assert [b"new"] == bodies_of(root)
+    assert [root] == list(tmp_path.iterdir())
+
+
 def test_two_directories_change_places_in_one_step_where_the_system_can(tmp_path: Path) -> None:
     for name in "ab":
         (tmp_path / name).mkdir()
