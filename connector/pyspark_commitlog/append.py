@@ -27,7 +27,7 @@ from pyspark_commitlog.write.schema import check_columns
 from pyspark_commitlog.write.writer import CommitLogWriter, check_place, new_job, reported
 from store_core.answers.replayed_rows import copied_batch, undelivered
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
-from store_core.files.access import WAY_ON, check_writable
+from store_core.files.access import WAY_ON
 from store_core.files.clock import SystemClock
 from store_core.snapshot.log import Log
 from store_core.store.read.read_messages import read_messages
@@ -149,8 +149,6 @@ def append(given: Mapping[str, str], source: AppendSource, *, on_spark: bool) ->
     """Append the rows of a source with options of ``df.write``, ``path`` among them; return the report."""
     writes = WriteOptions.from_spark(given)
     source.check()
-    if not writes.dry_run:
-        check_writable(writes.root)
     check_place(writes)  # before rows are opened, and before the seconds that starting Spark takes
     if on_spark:
         return reported(partial(_append_by_spark, source), given)

@@ -29,7 +29,6 @@ from store_core.store.rebuild.job import clear, rebuild_by
 from store_core.store.rebuild.plan import RebuildOptions, RebuildPlan
 from store_core.store.rebuild.report import RebuildReport, as_json, as_text, check_wanted, inference_notes
 from store_core.store.rebuild.swap import (
-    JOURNAL,
     OutputDirectory,
     RebuildSwap,
     kept_directories,
@@ -347,8 +346,6 @@ class StoreRebuild:
     def _verify(self, *, is_ours: bool = False) -> CheckReport:
         """Check what this rebuild makes, where it is in place, and the log that it follows from."""
         options = self.plan.options
-        if self.file_system.status(self.plan.store / JOURNAL) is not None:
-            self._note("a replacement was interrupted: the next run that is not --verify finishes it")
         with self.engines("verify") as engine:
             found = checked_by(
                 engine, self.plan.path, options.as_comparison(), options.release,

@@ -18,7 +18,7 @@ from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY, QUEUE_KINDS
-from store_core.files.store_kind import StoreUse, check_is_root, check_store_kind
+from store_core.files.store_kind import StoreUse, check_is_root, check_store_kind, interrupted_swap
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import local_path_of
 from store_core.queue.queue_path import is_light, queue_path
@@ -29,7 +29,7 @@ from store_core.store.rebuild.findings import FindingKind
 from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.queue_files import QueuePlace, queue_writer
-from store_core.store.rebuild.swap import JOURNAL, OutputDirectory, RebuildSwap, locked_for_swap, update_checkpoint
+from store_core.store.rebuild.swap import OutputDirectory, RebuildSwap, locked_for_swap, update_checkpoint
 from store_core.store.store_layout import config_of, log_paths
 
 if TYPE_CHECKING:
@@ -56,11 +56,8 @@ def plan_by(engine: Engine, path: str | os.PathLike[str], asked: Compared[Any]) 
             f"{store} is held by a broker, or another writer, and changes while a plan is made: stop it first. "
             f"To look at a running store, use commitlog check"
         )
-    if (store / JOURNAL).exists():
-        raise RepairRefusedError(
-            f"{store / JOURNAL} tells of a replacement that was interrupted. Finish it first: run the "
-            f"interrupted command again (commitlog repair --apply with its plan, or the rebuild)"
-        )
+    if half_done := interrupted_swap(store, OsFileSystem()):
+        raise RepairRefusedError(half_done)
     return _planned(engine, store, asked, SystemClock(), is_ours=False)[2]
 
 

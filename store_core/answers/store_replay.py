@@ -194,15 +194,13 @@ class _Replay:
 
     def run(self) -> ReplayReport:
         from store_core.files.file_system import OsFileSystem
-        from store_core.store.sink.commit import SinkCommit, check_lock, with_sizes_of
+        from store_core.store.sink.commit import SinkCommit, check_target, with_sizes_of
         from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger
         from store_core.store.sink.directory import SinkDirectory, owner_text
         from store_core.store.sink.staged_batch import stage_batches
-        from store_core.store.store_layout import check_root
 
         files, job = OsFileSystem(), f"job-{uuid.uuid4().hex}"
-        check_root(self.into, self.config, files)
-        check_lock(self.into, self.config, files)
+        check_target(self.into, self.config, files, is_dry=self.asked.dry_run)
         config = with_sizes_of(self.into, self.config, files)
         sink, transaction = SinkDirectory(self.into, files), AppendTransaction(sender_of(self.asked.replay_id))
         if self.asked.dry_run:

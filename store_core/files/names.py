@@ -32,6 +32,9 @@ INDEX_DIRECTORY: Final = "index"
 CONFIG_DIRECTORY: Final = "config"
 """Directory of the broker's configuration (RocketMQ: ``BrokerPathConfigHelper``)."""
 
+SWAP_JOURNAL: Final = "rebuild-swap.json"
+"""File below a store root while a rebuild or a repair swaps directories: which, and where they are."""
+
 TIMER_CHECK_FILE: Final = "timercheck"
 """File in it that says how far timers were delivered."""
 

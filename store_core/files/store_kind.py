@@ -14,6 +14,7 @@ RocksDB among queue files there                            a note            a n
 ``consumequeue_rocksdb``, and queue files                  a note            a note            a note
 ``rocksdbstore`` that is not empty                         a note            a note            a note
 ``compaction/compactionLog/TOPIC``                         a note            a note            a note
+``rebuild-swap.json``                                      a note            a note            a note
 ``config/tieredStoreMetadata.json``         a note         a note            a note            a note
 ==========================================  =============  ================  ================  ===================
 
@@ -40,6 +41,7 @@ from store_core.files.names import (
     CONSUME_QUEUE_EXT,
     INDEX_DIRECTORY,
     SCHEME,
+    SWAP_JOURNAL,
     archive_codec,
     archive_error,
     packed_error,
@@ -327,8 +329,20 @@ def _log_notes(root: Path, file_system: FileSystem) -> Iterator[str]:
         )
 
 
+def interrupted_swap(root: Path, file_system: FileSystem) -> str:
+    """Return what to do about a replacement of queues or index that was interrupted; empty if none was."""
+    if file_system.status(root / SWAP_JOURNAL) is None:
+        return ""
+    return (
+        f"{root / SWAP_JOURNAL} tells of an interrupted replacement of queues or index, some of which may be missing. "
+        f"Run the interrupted command again, which finishes it: commitlog rebuild, or commitlog repair --apply"
+    )
+
+
 def _queue_notes(root: Path, file_system: FileSystem) -> Iterator[str]:
     """Yield notes for users of queues or index."""
+    if half_done := interrupted_swap(root, file_system):
+        yield half_done
     database = root / "rocksdbstore"
     if _holds_data(database, file_system):
         yield (

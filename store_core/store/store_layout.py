@@ -25,6 +25,7 @@ from store_core.files.store_kind import (
     check_store_kind,
     data_directory,
     dledger_logs,
+    interrupted_swap,
     is_root,
     is_root_of,
 )
@@ -141,6 +142,10 @@ def check_root(
     if writes:
         log.check_is_certain()
     if use is StoreUse.OPEN_QUEUES:
+        if half_done := interrupted_swap(root, file_system):
+            raise UnsupportedStoreError(
+                f"{half_done}. Nothing was changed: new messages would get offsets of queues anew"
+            )
         _check_nothing_else(root, paths, file_system)
 
 

@@ -18,7 +18,7 @@ from pyspark_commitlog.write.writer import CommitLogWriter, plan_write, reported
 from store_core import DefaultMessageStore, InvalidOptionError, Message, StoreError, read_messages
 from store_core.command.exit_code import INTERRUPTED
 from tests.builders import LogBuilder
-from tests.connector.called import append
+from tests.connector.called import append, commitlog
 from tests.connector.written import SMALL, SMALL_CONFIG, rows_of
 from tests.short_lived import run_python
 
@@ -256,14 +256,23 @@ def test_a_store_that_is_open_is_refused_before_anything_is_staged(tmp_path: Pat
         assert 4 == appended(tmp_path / "store", "local", "--parquet", path)["code"]
 
 
-def test_a_store_whose_replacement_was_interrupted_is_appended_to_with_the_sizes_that_it_has(tmp_path: Path) -> None:
+@pytest.mark.parametrize("command", ["append", "replay"])
+def test_a_store_whose_replacement_was_interrupted_is_appended_to_with_the_sizes_that_it_has(
+    command: str, tmp_path: Path
+) -> None:
     root, made = tmp_path / "store", tmp_path / f"store.job-{'0' * 32}"
-    for name, path in (("old", made.with_name(f"{made.name}.old")), ("new", made)):
+    for name, path in (("old", made.with_name(f"{made.name}.old")), ("new", made), ("x", tmp_path / "source")):
         with DefaultMessageStore.open(path, SMALL_CONFIG) as store:
             store.put_message(Message("orders", name.encode()))
 
     index = [option for option in OPTIONS if "=max" in option]
-    assert 0 == append([str(root), *index, "--parquet", one_row(tmp_path / "rows.parquet")])
+    sizes = tmp_path / "broker.conf"
+    sizes.write_text("maxHashSlotNum=100\nmaxIndexNum=1000\n")
+    arguments = {
+        "append": [str(root), *index, "--parquet", one_row(tmp_path / "rows.parquet")],
+        "replay": [str(tmp_path / "source"), "--id", "T-1", "--into", str(root), "--into-config", str(sizes)],
+    }
+    assert 0 == commitlog(command, *arguments[command])
     assert [b"new", b"x"] == [row["body"] for row in read_messages(root).read_all().to_pylist()]
     assert {16384} == {file.stat().st_size for file in (root / "commitlog").iterdir()}
     assert not list(tmp_path.glob("store.*"))

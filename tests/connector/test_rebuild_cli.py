@@ -12,17 +12,20 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core import read_messages
+from store_core import DefaultMessageStore, read_messages
 from store_core.command.exit_code import INTERRUPTED, NO_READER
+from store_core.errors import UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
+from store_core.files.names import SWAP_JOURNAL
 from store_core.files.store_lock import StoreLock
 from store_core.format.times import iso_time
-from store_core.store.rebuild.swap import JOURNAL, RebuildSwap
+from store_core.store.rebuild.swap import RebuildSwap
 from store_core.store.store_state import StoreCheckpoint
 from tests.builders import LogBuilder
-from tests.connector.called import rebuild_consume_queue, rebuild_index
+from tests.connector.called import commitlog, rebuild_consume_queue, rebuild_index
 from tests.store_core.files.store_kinds import add_dledger, add_rocksdb, every_file
 from tests.store_core.rebuilt import index_files, queue_files
+from tests.store_core.store.sink.staging import check_queues, commit, make_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -63,7 +66,7 @@ def test_lost_queues_and_index_are_back_after_two_commands(
     assert 462 == report_of(tmp_path / "report.json")["records"]
     assert 0 == rebuild_consume_queue([str(store), "--verify", "--with-index"])
     assert "no findings" in capsys.readouterr().out
-    assert not {"rebuilt", "replaced-1", "replaced-2", JOURNAL} & {path.name for path in store.iterdir()}
+    assert not {"rebuilt", "replaced-1", "replaced-2", SWAP_JOURNAL} & {path.name for path in store.iterdir()}
 
 
 def test_without_replace_the_store_stays_as_it_is(store: Path) -> None:
@@ -174,12 +177,41 @@ def test_a_replacement_that_was_killed_is_finished_by_the_next_run(
     with monkeypatch.context() as patch:
         patch.setattr(RebuildSwap, "move_all", killed)
         assert INTERRUPTED == rebuild_consume_queue([str(store), "--replace"])
-    assert (store / JOURNAL).exists()
+    assert (store / SWAP_JOURNAL).exists()
     assert before == queue_files(store)
     assert 0 == rebuild_consume_queue([str(store), "--discard-old"])
     assert "finished the replacement that an earlier run began" in capsys.readouterr().out
     assert before == queue_files(store)
-    assert not {JOURNAL, "replaced-1"} & {path.name for path in store.iterdir()}
+    assert not {SWAP_JOURNAL, "replaced-1"} & {path.name for path in store.iterdir()}
+
+
+@pytest.mark.parametrize("moves", range(4))
+def test_nothing_is_written_to_a_store_whose_replacement_was_interrupted(
+    moves: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store, left = tmp_path / "store", [None] * moves
+    make_store(store, [b"%d" % number for number in range(12)])
+    rename = RebuildSwap._rename
+
+    def mortal(source: Path, target: Path, file_system: OsFileSystem) -> None:
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+        rename(source, target, file_system)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RebuildSwap, "_rename", staticmethod(mortal))
+        assert INTERRUPTED == rebuild_consume_queue([str(store), "--replace", "--topic", "orders"])
+    with pytest.raises(UnsupportedStoreError, match=f"{SWAP_JOURNAL} tells of an interrupted replacement"):
+        commit(store, [b"more"])
+    assert SWAP_JOURNAL in DefaultMessageStore.dry_run(store).refusal
+    capsys.readouterr()
+    for command in ("info", "check", "ls"):
+        commitlog(command, str(store))
+        assert SWAP_JOURNAL in "".join(capsys.readouterr()).replace("\n", "").replace(" ", "")
+    assert 0 == rebuild_consume_queue([str(store), "--replace", "--topic", "orders"])
+    commit(store, [b"%d" % number for number in range(12)])
+    assert 24 == check_queues(store)
 
 
 def test_the_checkpoint_says_how_far_queues_and_index_go(store: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,12 +23,11 @@ from store_core.files.file_system import OsFileSystem, write_all
 from store_core.files.store_lock import ProcessStat
 from store_core.format.times import iso_time
 from store_core.store.memory import keep_freed_memory
-from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock, with_sizes_of
+from store_core.store.sink.commit import CommitReport, SinkCommit, check_target, with_sizes_of
 from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger
-from store_core.store.sink.directory import SinkDirectory, heal, owner_text
+from store_core.store.sink.directory import SinkDirectory, owner_text
 from store_core.store.sink.staged_append import Appended
 from store_core.store.sink.staged_batch import StagedFile, stage_batches
-from store_core.store.store_layout import check_root
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -257,15 +256,10 @@ def new_job(options: WriteOptions, owner: str, *, overwrite: bool = False) -> Wr
 
 def check_place(options: WriteOptions) -> None:
     """Refuse a store that can't be written, and one that a broker or another writer has open."""
+    for place in () if options.dry_run else filter(None, (options.root, options.staging)):
+        check_writable(place)
     with explained_access(options.root):
-        if not options.dry_run:
-            heal(options.root, OsFileSystem())  # before the sizes of its files are read
-        check_root(options.root, options.config, OsFileSystem())
-        check_lock(options.root, options.config, OsFileSystem())
-        if not options.dry_run:
-            check_writable(options.root)
-            if options.staging is not None:
-                check_writable(options.staging)
+        check_target(options.root, options.config, OsFileSystem(), is_dry=options.dry_run)
 
 
 class CommitLogWriter(DataSourceArrowWriter):

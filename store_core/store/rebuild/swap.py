@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import sys
 import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -20,8 +21,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from store_core.errors import StoreError, UnsupportedStoreError
 from store_core.files.file_sync import WholeSync, sync_files
-from store_core.files.file_system import FileSystem, write_file
-from store_core.files.names import INDEX_DIRECTORY, QUEUE_KINDS
+from store_core.files.file_system import FileSystem, read_file, write_file
+from store_core.files.names import INDEX_DIRECTORY, QUEUE_KINDS, SWAP_JOURNAL
 from store_core.files.store_lock import StoreLock
 from store_core.snapshot.config import LOG_OFFSETS
 from store_core.store.store_state import StoreCheckpoint
@@ -72,9 +73,6 @@ def _is_output_of(source: Path, root: Path) -> bool:
     store = store_of_output(source)
     return store is not None and store.resolve() == root.resolve()
 
-
-JOURNAL: Final = "rebuild-swap.json"
-"""File below the store root while a swap is in progress: which directories move, and where."""
 
 _KEPT: Final = re.compile(r"replaced-[0-9]+")
 _MARK: Final = "replaced-by-rebuild"
@@ -146,7 +144,7 @@ class RebuildSwap:
             "places": self.places,
             "removed": self.removed,
         }
-        _write(self.root / JOURNAL, json.dumps(fields).encode(), file_system)
+        _write(self.root / SWAP_JOURNAL, json.dumps(fields).encode(), file_system)
         self.move_all(file_system)
 
     @classmethod
@@ -155,11 +153,11 @@ class RebuildSwap:
 
         If a new directory disappeared before it was moved into place, the old one is moved back.
         """
-        if file_system.status(root / JOURNAL) is None:
+        if file_system.status(root / SWAP_JOURNAL) is None:
             return None
         swap = cls._read(root, file_system)
         if swap is None:
-            file_system.remove(root / JOURNAL)  # torn while being written: nothing was moved
+            file_system.remove(root / SWAP_JOURNAL)  # torn while being written: nothing was moved
             file_system.sync_directory(root)
             return None
         swap.move_all(file_system)
@@ -167,14 +165,9 @@ class RebuildSwap:
 
     @classmethod
     def _read(cls, root: Path, file_system: FileSystem) -> RebuildSwap | None:
-        path = root / JOURNAL
-        file = file_system.open(path, writable=False)
+        path = root / SWAP_JOURNAL
         try:
-            text = file.read(file.size(), 0)
-        finally:
-            file.close()
-        try:
-            fields: Any = json.loads(text)
+            fields: Any = json.loads(read_file(path, sys.maxsize, file_system) or b"")
         except (ValueError, RecursionError):
             return None
         try:
@@ -201,14 +194,14 @@ class RebuildSwap:
             self._move(place, file_system, is_replaced=True)
         for place in self.removed:
             self._move(place, file_system, is_replaced=False)
-        file_system.remove(self.root / JOURNAL)
+        file_system.remove(self.root / SWAP_JOURNAL)
         file_system.sync_directory(self.root)
 
     def _check(self, place: str, file_system: FileSystem) -> None:
         """Check that there is a directory for a place: the new one, or at least the old one."""
         if all(file_system.status(above / place) is None for above in (self.source, self.root, self.kept)):
             raise SwapError(
-                f"the swap that {self.root / JOURNAL} tells of can't go on: expected {place} below {self.source}, "
+                f"the swap that {self.root / SWAP_JOURNAL} tells of can't go on: expected {place} below {self.source}, "
                 f"{self.root} or {self.kept}, found it nowhere. Put it back from wherever it was moved to, or remove "
                 f"the journal and rebuild"
             )
@@ -289,9 +282,7 @@ class OutputDirectory:
                 f"another output directory"
             )
         files.make_directories(self.path)
-        file = files.open(mark, create=True)
-        file.write(memoryview(json.dumps({"store": str(store)}).encode()), 0)
-        file.close()
+        write_file(mark, json.dumps({"store": str(store)}).encode(), files)
 
     def remove_if_empty(self) -> None:
         """Remove the directory, unless this or another run has left something there."""

@@ -287,8 +287,11 @@ class SinkCommit:
                 _LOG.warning("%s can't be deleted: %s", path, error)
 
 
-def check_lock(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
-    """Refuse a store whose log a broker or another writer has open; one may still open it later."""
+def check_target(root: Path, config: MessageStoreConfig, file_system: FileSystem, *, is_dry: bool) -> None:
+    """Refuse a store that can't be written, or whose log a broker or another writer has open; one may open it later."""
+    if not is_dry:
+        heal(root, file_system)  # before the sizes of its files are read
+    check_root(root, config, file_system)
     for path in lock_of(root, config, file_system).paths:
         if file_system.status(path) is not None:
             StoreLock(path.parent, file_system).acquire().release()

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import StoreNotFoundError
 from store_core.files.access import naming
-from store_core.files.file_system import FileSystem, read_file, write_all
+from store_core.files.file_system import FileSystem, read_file, write_file
 from store_core.files.store_lock import ProcessStat, StoreLock
 
 if TYPE_CHECKING:
@@ -78,9 +78,7 @@ class SinkDirectory:
         self._file_system.make_directories(directory)
         if self._file_system.status(directory / _OWNER) is None:
             partial = directory / f"owner-{attempt}.partial"
-            file = self._file_system.open(partial, create=True)
-            write_all(file, memoryview(owner.encode()), 0)
-            file.close()
+            write_file(partial, owner.encode(), self._file_system)
             self._file_system.rename(partial, directory / _OWNER)
         return directory
 

@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
-from store_core.store.rebuild.swap import JOURNAL, OutputDirectory, RebuildSwap, SwapError, kept_directories
+from store_core.files.names import SWAP_JOURNAL
+from store_core.store.rebuild.swap import OutputDirectory, RebuildSwap, SwapError, kept_directories
 
 OLD = {"consumequeue/a/0/f": b"old a", "batchconsumequeue/b/0/f": b"old b", "index/1": b"old index"}
 NEW = {"consumequeue/a/0/f": b"new a", "consumequeue/c/0/f": b"new c", "index/2": b"new index"}
@@ -108,7 +109,7 @@ def test_a_swap_puts_the_new_in_place_and_keeps_the_old(tmp_path: Path) -> None:
     assert NEW == tree_of(tmp_path)
     assert OLD == tree_of(swap.kept)
     assert [swap.kept] == kept_directories(tmp_path, OsFileSystem())
-    assert not (tmp_path / JOURNAL).exists()
+    assert not (tmp_path / SWAP_JOURNAL).exists()
     assert RebuildSwap.resume(tmp_path, OsFileSystem()) is None
 
 
@@ -122,7 +123,7 @@ def test_a_swap_killed_at_any_step_is_whole_after_the_next_run(tmp_path: Path) -
         resumed = RebuildSwap.resume(root, OsFileSystem())
 
         assert (OLD if resumed is None else NEW) == tree_of(root)
-        assert not (root / JOURNAL).exists()
+        assert not (root / SWAP_JOURNAL).exists()
         if resumed is not None:
             assert OLD == tree_of(resumed.kept)
     assert len(complete.done) > 10
@@ -143,7 +144,7 @@ def test_a_resumed_swap_that_is_killed_is_resumed_again(tmp_path: Path) -> None:
                 RebuildSwap.resume(root, OsFileSystem())
 
             assert tree_of(root) in (OLD, NEW)
-            assert not (root / JOURNAL).exists()
+            assert not (root / SWAP_JOURNAL).exists()
 
 
 def test_the_old_ones_come_back_where_the_new_are_gone(tmp_path: Path) -> None:
@@ -182,7 +183,7 @@ def test_a_swap_with_nothing_to_put_in_place_is_refused(tmp_path: Path) -> None:
     ],
 )
 def test_a_strange_journal_moves_nothing(journal: bytes, tmp_path: Path) -> None:
-    write_tree(tmp_path, OLD | {JOURNAL: journal})
+    write_tree(tmp_path, OLD | {SWAP_JOURNAL: journal})
 
     with pytest.raises(SwapError, match="is not a journal"):
         RebuildSwap.resume(tmp_path, OsFileSystem())
@@ -199,7 +200,7 @@ def interrupted(root: Path, source: Path) -> dict[str, Any]:
         "places": ["consumequeue", "index"],
         "removed": ["batchconsumequeue"],
     }
-    (root / JOURNAL).write_text(json.dumps(fields))
+    (root / SWAP_JOURNAL).write_text(json.dumps(fields))
     return fields
 
 
@@ -228,7 +229,8 @@ def test_an_output_elsewhere_that_a_rebuild_of_the_store_made_is_put_in_place(tm
     root, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
     write_tree(elsewhere, NEW)
     interrupted(root, elsewhere)
-    OutputDirectory(tmp_path / "claimed", OsFileSystem()).claim(root)
+    for store in (tmp_path / "a store with a longer path", root):
+        OutputDirectory(tmp_path / "claimed", OsFileSystem()).claim(store)
     (tmp_path / "claimed" / "rebuilt.json").rename(elsewhere / "rebuilt.json")
     (root / "replaced-1").mkdir()
     RebuildSwap.resume(root, OsFileSystem())
@@ -242,7 +244,7 @@ def test_no_link_is_followed(link: str, tmp_path: Path) -> None:
     source = root / (link if link.endswith("rebuilt") else "rebuilt")
     fields = interrupted(root, source) | {"places": ["consumequeue/t/0"], "removed": []}
     write_tree(elsewhere, {"t/0/1": b"private"})
-    (root / JOURNAL).write_text(json.dumps(fields))
+    (root / SWAP_JOURNAL).write_text(json.dumps(fields))
     target = root / link.partition("/rebuilt")[0]
     shutil.rmtree(target, ignore_errors=True)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -256,19 +258,19 @@ def test_no_link_is_followed(link: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("source", ["rebuilt", "../elsewhere", "/store/../elsewhere"])
 def test_paths_that_lead_upwards_are_refused(source: str, tmp_path: Path) -> None:
     interrupted(tmp_path, tmp_path)
-    fields = json.loads((tmp_path / JOURNAL).read_text()) | {"source": source}
-    (tmp_path / JOURNAL).write_text(json.dumps(fields))
+    fields = json.loads((tmp_path / SWAP_JOURNAL).read_text()) | {"source": source}
+    (tmp_path / SWAP_JOURNAL).write_text(json.dumps(fields))
 
     with pytest.raises(SwapError, match="which is not an absolute path"):
         RebuildSwap.resume(tmp_path, OsFileSystem())
 
 
 def test_a_torn_journal_means_that_nothing_was_moved(tmp_path: Path) -> None:
-    write_tree(tmp_path, OLD | {JOURNAL: b'{"form": 1, "sou'})
+    write_tree(tmp_path, OLD | {SWAP_JOURNAL: b'{"form": 1, "sou'})
 
     assert RebuildSwap.resume(tmp_path, OsFileSystem()) is None
     assert OLD == tree_of(tmp_path)
-    assert not (tmp_path / JOURNAL).exists()
+    assert not (tmp_path / SWAP_JOURNAL).exists()
 
 
 def test_every_swap_keeps_its_old_ones_apart(tmp_path: Path) -> None:

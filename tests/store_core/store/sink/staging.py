@@ -11,6 +11,8 @@ import pyarrow as pa
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.files.clock import SystemClock
 from store_core.format.columnar.encode_batch import encode_batch
+from store_core.store.sink.commit import SinkCommit
+from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.staged_batch import StagedBatch, StagedBatchWriter, StagedFile
 from tests.store_core.fakes import FaultyFileSystem
 
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
 CONFIG = MessageStoreConfig(
     mapped_file_size_commit_log=1 << 13, mapped_file_size_consume_queue=2000, max_hash_slot_num=40, max_index_num=4000
 )
+
+
+JOB = f"job-{'0' * 32}"
 
 
 class ImpatientClock(SystemClock):
@@ -105,3 +110,11 @@ def check_queues(root: Path) -> int:
             by_key = store.query_message(row["topic"], row["keys"][0], 64, 0, 2**63 - 1)
             assert row["body"] in [message.body for message in by_key.messages]
     return len(rows)
+
+
+def commit(root: Path, bodies: list[bytes], job: str = JOB, **settings: Any) -> Any:  # noqa: ANN401 -- a report
+    """Stage and commit messages with these bodies."""
+    disk = settings.pop("file_system", None) or FaultyFileSystem()
+    sink = SinkCommit(root, job, CONFIG, ImpatientClock(), disk, **settings)
+    directory = SinkDirectory(root, disk).claim(job, "me", "1")
+    return sink.run([stage(directory / "part", bodies)])

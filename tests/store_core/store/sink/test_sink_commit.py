@@ -27,7 +27,7 @@ from store_core.errors import (
     UnsupportedStoreError,
 )
 from store_core.store.sink import directory as sink_directory
-from store_core.store.sink.commit import CommitReport, SinkCommit, check_lock, with_sizes_of
+from store_core.store.sink.commit import CommitReport, SinkCommit, check_target, with_sizes_of
 from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger, LedgerEntry
 from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.staged_append import Appended
@@ -35,23 +35,17 @@ from tests.budgets import budget
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.sink.staging import (
     CONFIG,
+    JOB,
     ImpatientClock,
     bodies_of,
     check_queues,
+    commit,
     make_store,
     stage,
     table,
 )
 
-JOB = f"job-{'0' * 32}"
 OTHER = f"job-{'1' * 32}"
-
-
-def commit(root: Path, bodies: list[bytes], job: str = JOB, **settings: Any) -> Any:  # noqa: ANN401 -- a report
-    disk = settings.pop("file_system", None) or FaultyFileSystem()
-    sink = SinkCommit(root, job, CONFIG, ImpatientClock(), disk, **settings)
-    directory = SinkDirectory(root, disk).claim(job, "me", "1")
-    return sink.run([stage(directory / "part", bodies)])
 
 
 def test_a_transaction_is_committed_once_whatever_is_staged_again(tmp_path: Path) -> None:
@@ -191,12 +185,12 @@ def test_a_store_that_somebody_has_open_is_refused(tmp_path: Path) -> None:
     make_store(tmp_path, [b"old"])
     with DefaultMessageStore.open(tmp_path, CONFIG):
         with pytest.raises(StoreLockedError):
-            check_lock(tmp_path, CONFIG, FaultyFileSystem())
+            check_target(tmp_path, CONFIG, FaultyFileSystem(), is_dry=True)
         with pytest.raises(StoreLockedError):
             commit(tmp_path, [b"new"])
         with pytest.raises(StoreLockedError):
             commit(tmp_path, [b"new"], overwrite=True)
-    check_lock(tmp_path, CONFIG, FaultyFileSystem())
+    check_target(tmp_path, CONFIG, FaultyFileSystem(), is_dry=True)
 
     assert [b"old"] == bodies_of(tmp_path)
 
