@@ -113,7 +113,9 @@ JOBS: Final[dict[str, Job]] = {
     ),
     "export": Job(lambda spark, folder: answers.export(spark, folder / "store", folder / "lake"), Exporting()),
     "replay": Job(
-        lambda spark, folder: answers.replay(spark, folder / "store", **Replaying.options, topic="topic1"),
+        lambda spark, folder: answers.replay(
+            spark, folder / "store", replay_id="again", to_topic="again", release="5.3", topic="topic1"
+        ),
         Replaying(),
     ),
 }

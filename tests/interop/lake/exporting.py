@@ -20,7 +20,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog import answers
-from tests.store_core.answers.killed_process import Fate
+from tests.store_core.kills.fate import Fate
 
 TABLE: Final = "judged.db.messages"
 
@@ -79,8 +79,8 @@ def run(kind: str, jars: Path, store: Path, place: Path, action: str) -> Any:  #
         return plant(spark, kind, lake)
     if action == "prove":
         return answers.prove(spark, store, lake, **to).report.to_json()
-    fate = Fate(str(lake), int(action) if action.isdigit() else 0)
-    sys.addaudithook(fate.meet)
+    fate = Fate(lake, int(action) if action.isdigit() else 0)
+    fate.watch()
     if action == "append":
         threading.Thread(target=die_in_append, args=(place,), daemon=True).start()
     return answers.export(spark, store, lake, **to).report.to_json() | {"calls": fate.calls}

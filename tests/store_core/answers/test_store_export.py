@@ -5,9 +5,6 @@ from __future__ import annotations
 
 import random
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow.dataset as ds
@@ -36,12 +33,11 @@ from tests.builders import BODY_AT, SIZE_AT, LogBuilder, Record
 from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pathlib import Path
 
     from store_core.store.parts import Engine
 
 DAY: Final = 86_400_000
-_ROOT: Final = Path(__file__).parents[3]
 
 
 def fill(log: LogBuilder, count: int) -> None:
@@ -353,27 +349,3 @@ def test_a_machine_that_dies_at_any_change_exports_each_message_once(
 
     assert {0, 1} == seen
     assert deaths * stride > 40
-
-
-def run_killed(store: Path, places: Sequence[str]) -> list[int]:
-    command = [sys.executable, "-m", "tests.store_core.answers.killed_export", str(store), *places]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=_ROOT)  # noqa: S603 -- our own
-    return [int(line) for line in done.stdout.split()]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("points", [3, pytest.param(100, marks=pytest.mark.soak)])
-def test_a_process_that_is_killed_at_any_call_exports_each_message_once(
-    points: int, log: LogBuilder, tmp_path: Path
-) -> None:
-    store = log.write(tmp_path / "store")
-    (calls,) = run_killed(store, [f"{tmp_path / 'whole'}=0"])
-    chance = random.Random(19)  # noqa: S311 -- no secret
-    chosen = sorted(chance.sample(range(1, calls + 1), min(points, calls)))
-    lakes = {call: tmp_path / str(call) for call in chosen}
-
-    assert [] == run_killed(store, [f"{lake}={call}" for call, lake in lakes.items()])
-    for lake in lakes.values():
-        check_next_run(store, lake)
-    assert log_rows(store) == lake_rows(tmp_path / "whole")
-    assert len(chosen) >= min(points, 60)

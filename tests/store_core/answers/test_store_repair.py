@@ -23,6 +23,7 @@ from tests.store_core.answers.planting.index_faults import INDEX_FAULTS
 from tests.store_core.answers.planting.queue_faults import QUEUE_FAULTS
 from tests.store_core.answers.planting.store_copy import IndexCopy, patch
 from tests.store_core.files.store_kinds import every_file
+from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
 from tests.store_core.rebuilt import index_files, queue_files
 
 if TYPE_CHECKING:
@@ -91,7 +92,7 @@ def test_a_planted_fault_is_repaired_and_nothing_else_is_touched(
 
     assert Verdict.CLEAN is report.verdict
     assert {} == check(root, release=source.golden.release).counts
-    assert (queue_files(source.root), index_files(source.root)) == (queue_files(root), index_files(root))
+    assert derived(source.root) == derived(root)
     replaced = {row["place"] for row in report.tables["places"].to_pylist()}
     now = sums(root)
     assert replaced
@@ -436,3 +437,40 @@ def test_plan_and_report_have_what_their_schemas_say(store: Path) -> None:
         assert [table.name for table in schema.tables] == list(found["tables"])
     assert plan["digest"] == report["plan"]
     assert [("unit_wrong_size", "rebuild")] == [(row["why"], row["action"]) for row in plan["tables"]["queues"]]
+
+
+# ---- deaths
+
+
+@pytest.mark.golden
+@pytest.mark.slow
+@pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.soak)])
+def test_a_disk_that_dies_at_any_change_leaves_the_old_store_or_what_the_next_run_finishes(
+    stride: int, store: Path, golden: Golden, tmp_path: Path
+) -> None:
+    for name in ("unit_dropped", "link_cut", "unknown_queue"):
+        plant(name, store)
+    plan, old, new = written(store), derived(store), derived(golden("5.3.3/propcrc").root)
+    swapped: list[bool] = []
+    for changes in range(0, 1000, stride):
+        root, disk = shutil.copytree(store, tmp_path / str(changes)), MortalFileSystem()
+        disk.changes_left, disk.torn = changes, 0.5
+        try:
+            repair(root, plan, file_system=disk)
+        except DeadDiskError:
+            assert (root / "rebuild-swap.json").exists() or derived(root) in (old, new)
+            swapped.append(repair(root, plan).found.kept is not None)
+        else:
+            break
+        assert new == derived(root)
+        assert [] == [name for name in ("repaired", "rebuild-swap.json") if (root / name).exists()]
+        (kept,) = (path for path in root.glob("replaced-*") if any(path.glob("consumequeue/*")))
+        assert old[0].items() >= queue_files(kept).items()
+        assert all(data in old[1] for data in index_files(kept))
+
+    assert {True, False} == set(swapped)
+    assert len(swapped) * stride > 40
+
+
+def derived(root: Path) -> tuple[dict[str, bytes], list[bytes]]:
+    return queue_files(root), index_files(root)

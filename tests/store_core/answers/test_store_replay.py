@@ -5,25 +5,19 @@ from __future__ import annotations
 
 import gzip
 import json
-import random
 import shutil
-import subprocess
-import sys
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.answers import ReplayReport, replay, trace
-from store_core.errors import CorruptRecordError, InvalidOptionError, StoreLockedError, UnsupportedStoreError
+from store_core.errors import InvalidOptionError, StoreLockedError, UnsupportedStoreError
 from tests.life_logs import LifeLog, message_id
-from tests.store_core.answers.killed_replay import CONFIG as KILLED
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from pathlib import Path
 
-_ROOT: Final = Path(__file__).parents[3]
 CONFIG = MessageStoreConfig(
     mapped_file_size_commit_log=1 << 16, mapped_file_size_consume_queue=2000, max_hash_slot_num=100, max_index_num=1000
 )
@@ -253,61 +247,3 @@ def test_a_replay_that_reads_nothing_or_is_refused_leaves_nothing_behind(store: 
 def test_a_target_that_no_producer_can_name_is_refused(topic: str, store: Path, tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="to_topic: expected a topic of 1 to 127 letters"):
         replayed(store, tmp_path / "new", topic="%DLQ%billing", to_topic=topic)
-
-
-# ---- kills
-
-
-def run_killed(source: Path, places: Sequence[str]) -> list[int]:
-    command = [sys.executable, "-m", "tests.store_core.answers.killed_replay", str(source), *places]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, cwd=_ROOT)  # noqa: S603 -- our own
-    return [int(line) for line in done.stdout.split()]
-
-
-def replays_in(root: Path) -> list[str]:
-    """Return the keys of what was replayed, as a reader sees it."""
-    rows = rows_of(root, columns=["keys", "properties"]) if (root / "commitlog").is_dir() else []
-    return sorted(row["keys"][0] for row in rows if "REPLAY_ID" in dict(row["properties"]))
-
-
-def is_all_or_nothing(root: Path, dead: list[str]) -> bool:
-    """Return whether readers see all, or nothing, or a log with a hole, which they refuse; see ADR 0011."""
-    try:
-        return replays_in(root) in ([], sorted(dead))
-    except CorruptRecordError as error:
-        return error.problem == "unwritten bytes"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("points", [2, pytest.param(100, marks=pytest.mark.soak)])
-@pytest.mark.parametrize("is_new", [False, True], ids=["same store", "new store"])
-def test_a_replay_that_is_killed_at_any_call_appends_each_message_once(
-    points: int, tmp_path: Path, *, is_new: bool
-) -> None:
-    log = LifeLog(1 << 12)
-    dead = [f"d{number}" for number in range(30)]
-    for key in dead:
-        log.dead(log.send(key, body=bytes(90)), key, "billing")
-    source = log.write(tmp_path / "source")
-    with DefaultMessageStore.open(source, KILLED):
-        pass
-
-    def place(name: str) -> Path:
-        return tmp_path / name if is_new else shutil.copytree(source, tmp_path / name)
-
-    (calls,) = run_killed(source, [f"{place('whole')}=0"])
-    chance = random.Random(19)  # noqa: S311 -- no secret
-    chosen = sorted(chance.sample(range(1, calls + 1), min(points, calls)))
-    stores = {call: place(str(call)) for call in chosen}
-
-    assert [] == run_killed(source, [f"{store}={call}" for call, store in stores.items()])
-    for store in stores.values():
-        assert is_all_or_nothing(store, dead)
-        again = replay(source, "T-1", store, into_config=KILLED, topic="%DLQ%billing")
-        assert sorted(dead) == replays_in(store)
-        assert len(dead) == again.found.messages
-        assert [] == list((store / "commitlog-sink" / "staged").iterdir())
-        assert replay(source, "T-1", store, into_config=KILLED, topic="%DLQ%billing").found.is_repeat
-        with DefaultMessageStore.open(store, KILLED):
-            pass
-        assert sorted(dead) == replays_in(store)

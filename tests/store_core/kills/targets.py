@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 import sys
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
@@ -30,6 +31,7 @@ from store_core.answers import (
 from store_core.answers.rebuild import rebuild_consume_queue, rebuild_index
 from store_core.answers.report import Verdict
 from store_core.broker.consumer_offset import ConsumerOffsetManager
+from store_core.errors import CorruptRecordError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.format.message import PutMessageStatus
@@ -39,11 +41,13 @@ from store_core.store.sink.commit import SinkCommit
 from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger
 from store_core.store.sink.directory import SinkDirectory
 from tests.store_core.kills.campaign import Target, run_campaign
+from tests.store_core.rebuilt import queue_files
 from tests.store_core.store.sink.staging import stage
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from store_core.answers import ReplayReport
     from store_core.format.release import Release
 
 
@@ -302,11 +306,14 @@ class Repairing:
     """A repair by a plan."""
 
     def prepare(self, folder: Path) -> None:
-        """Damage a queue and plan its repair."""
+        """Damage queues, and plan their repair; copies of the store before and after that stay."""
         Rebuilding().prepare(folder)
         root = folder / "store"
+        shutil.copytree(root, folder / "sound")
         path = max((root / "consumequeue").rglob("0*"), key=lambda each: each.is_file())
         path.write_bytes(b"\1" * 20 + path.read_bytes()[20:])
+        shutil.copytree(path.parent, root / "consumequeue" / "unknown" / "0")
+        shutil.copytree(root, folder / "broken")
         plan = plan_repair(root, release="5.3", hash_slot_num=10, index_num=20)
         (folder / "plan.json").write_text(json.dumps(plan.to_json()))
 
@@ -317,11 +324,15 @@ class Repairing:
         tell(0)
 
     def check(self, folder: Path, seed: int, told: list[int]) -> None:
-        """Check that the next run finishes, unless this one did."""
+        """Check that the next run finishes, unless this one did, and that what was replaced is kept."""
         del seed
         root = folder / "store"
+        old, new = (queue_files(folder / name) for name in ("broken", "sound"))
         if not told:
             repair(root, folder / "plan.json")
+        assert new == queue_files(root)
+        (kept,) = (path for path in root.glob("replaced-*") if any(path.glob("consumequeue/*")))
+        assert old.items() >= queue_files(kept).items()
         check_opens(root, config_of())
         assert list(range(60)) == numbers_of(root)
         assert [] == [name for name in ("repaired", "rebuild-swap.json") if (root / name).exists()]
@@ -378,31 +389,46 @@ class Exporting:
         report = prove(folder / "store", folder / "lake")
         assert report.verdict is Verdict.CLEAN, report.to_text()
         assert [] == list((folder / "lake" / "_staged").iterdir())
+        assert {".json", ""} >= {path.suffix for path in (folder / "lake" / "_ledger").iterdir()}
 
 
+@dataclass(frozen=True)
 class Replaying:
-    """Messages that are appended again, under one name once."""
+    """Messages that are appended again, under one name once, to their store or into a new one."""
 
-    options: Final = {"replay_id": "again", "to_topic": "again", "release": "5.3"}
+    is_into_new: bool = False
 
     def prepare(self, folder: Path) -> None:
         """Make a store."""
         Rebuilding().prepare(folder)
 
+    def _replay(self, folder: Path) -> ReplayReport:
+        into = folder / "new" if self.is_into_new else None
+        given: dict[str, Any] = {"into_config": config_of()} if self.is_into_new else {"release": "5.3"}
+        return replay(folder / "store", "again", into, to_topic="again", topic="topic1", **given)
+
     def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
         """Replay one topic."""
         del seed
-        replay(folder / "store", **self.options, topic="topic1")
+        self._replay(folder)
         tell(0)
 
     def check(self, folder: Path, seed: int, told: list[int]) -> None:
-        """Check that a second replay of the name leaves each message there once."""
+        """Check that readers see all, or nothing, and that another replay leaves each message there once."""
         del seed, told
-        root = folder / "store"
-        replay(root, **self.options, topic="topic1")
-        again = [number for number in range(60) if number % 3 == 1]
-        assert list(range(60)) + again == numbers_of(root)
-        check_whole(root, "5.3")
+        first = [] if self.is_into_new else list(range(60))
+        whole = first + [number for number in range(60) if number % 3 == 1]
+        root = folder / ("new" if self.is_into_new else "store")
+        try:
+            assert numbers_of(root) in (first, whole)
+        except CorruptRecordError as error:  # a log with a hole, which readers refuse: see ADR 0011
+            assert error.problem == "unwritten bytes"  # noqa: PT017 -- it need not be raised
+        self._replay(folder)
+        assert whole == numbers_of(root)
+        assert self._replay(folder).found.is_repeat
+        assert [] == list((root / "commitlog-sink" / "staged").iterdir())
+        check_opens(root, config_of())
+        assert whole == numbers_of(root)
 
 
 class Configuring:
@@ -462,6 +488,7 @@ TARGETS: Final[dict[str, Target]] = {
     "redact": Redacting(),
     "export": Exporting(),
     "replay": Replaying(),
+    "replay-new": Replaying(is_into_new=True),
     "config-files": Configuring(),
 }
 """By name."""

@@ -21,7 +21,8 @@ pytestmark = pytest.mark.slow
 _ROOT: Final = Path(__file__).parents[3]
 _SEED: Final = 23
 _KILLS: Final = 3
-_SLICE: Final = ("put", "append-batch", "rebuild", "sink-stream", "redact", "replay", "config-files")
+_SLICE: Final = ("put", "append-batch", "rebuild", "sink-stream", "config-files")
+_ANSWERS: Final = ("repair", "redact", "export", "replay", "replay-new")
 
 
 def run(names: Sequence[str], kills: int, folder: Path) -> list[dict[str, Any]]:
@@ -32,10 +33,11 @@ def run(names: Sequence[str], kills: int, folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def test_a_few_kills_of_some_writers_lose_nothing(tmp_path: Path) -> None:
-    done = run(_SLICE, _KILLS, tmp_path)
+@pytest.mark.parametrize("names", [_SLICE, _ANSWERS], ids=["stores", "answers"])
+def test_a_few_kills_of_some_writers_lose_nothing(names: Sequence[str], tmp_path: Path) -> None:
+    done = run(names, _KILLS, tmp_path)
 
-    assert list(_SLICE) == [each["target"] for each in done]
+    assert list(names) == [each["target"] for each in done]
     assert all(each["killed"] == _KILLS and each["calls"] > 40 for each in done)
 
 
