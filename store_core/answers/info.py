@@ -245,14 +245,14 @@ class Description:
         if self.root is None:
             return ()
         configured = set(names_in(self.root / CONFIG_DIRECTORY, _FILES)) if CONFIG_DIRECTORY in self._names() else set()
+        in_database = self.store.config.database(CONSUMER_OFFSETS) is not None
         parts = {
             "the log": bool(self.log.segments),
             **dict(zip(_MADE, (bool(self.queue_count), bool(index_files)), strict=True)),
             CHECKPOINT_FILE: CHECKPOINT_FILE in self._names(),
-            f"{CONFIG_DIRECTORY}/{TOPICS.name}": TOPICS.name in configured,
-            f"{CONFIG_DIRECTORY}/{CONSUMER_OFFSETS.name}": bool(
-                {CONSUMER_OFFSETS.name, LIGHT_OFFSETS.name} & configured
-            ),
+            f"{CONFIG_DIRECTORY}/{TOPICS.name}": in_database or TOPICS.name in configured,
+            f"{CONFIG_DIRECTORY}/{CONSUMER_OFFSETS.name}": in_database
+            or not configured.isdisjoint({CONSUMER_OFFSETS.name, LIGHT_OFFSETS.name}),
         }
         if not any(parts.values()):
             raise nothing_at([self.root], self.log.notes)

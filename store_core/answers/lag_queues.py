@@ -14,10 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import numpy as np
 
 from store_core.broker.topic_kind import DEAD_LETTER_PREFIX, TopicKind, kind_of_topic
-from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreNotFoundError, UnsupportedStoreError
-from store_core.files.names import CONFIG_DIRECTORY
+from store_core.errors import InvalidOptionError, SegmentVanishedError
 from store_core.files.store_kind import StoreUse
-from store_core.files.store_path import stores_near
 from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.format.words import did_you_mean
 from store_core.queue.queue_path import LMQ_PREFIX
@@ -28,7 +26,6 @@ from store_core.snapshot.config import (
     SUBSCRIPTION_GROUPS,
     Committed,
     Config,
-    ConsumerOffsets,
 )
 from store_core.snapshot.log import Log
 from store_core.snapshot.units import QueueBounds, TopicFilter, compare
@@ -134,9 +131,6 @@ class ConsumedQueue(NamedTuple):
 
 # ---- which queues groups consume
 
-_DATABASES: Final = ("consumerOffsets", "metadata")
-"""Directories with a RocksDB that a broker of 5.x may keep its configuration in."""
-
 
 class BrokerGroups(NamedTuple):
     """What the files of a broker say of consumer groups."""
@@ -151,13 +145,17 @@ class BrokerGroups(NamedTuple):
     @classmethod
     def of(cls, config: Config) -> BrokerGroups:
         """Read the files of a store's broker."""
-        root = config.root
         plain, light = config.read(CONSUMER_OFFSETS), config.read(LIGHT_OFFSETS)
         found = [each for each in (plain, light) if each is not None]
         if not found:
-            raise _no_offsets(root)
+            raise config.absent(CONSUMER_OFFSETS, ", and broadcasting consumers keep their offsets themselves.")
         newest = max((each.value for each in found), key=lambda each: each.version.timestamp if each.version else 0)
-        backups = (note for each in found for note in each.notes)
+        notes = [note for each in found for note in each.notes]
+        notes += (
+            f"{each.file} is older than {newest.file}: of ordinary queues, its offsets are not used"
+            for each in (one.value for one in found)
+            if each is not newest and each.committed
+        )
         configured, group_notes = config.known(SUBSCRIPTION_GROUPS)
         popped, mode_notes = config.known(REQUEST_MODES)
         return cls(
@@ -165,37 +163,9 @@ class BrokerGroups(NamedTuple):
             tuple(newest.broadcast),
             frozenset(configured or ()),
             popped or frozenset(),
-            tuple(root / each.file for each in found),
-            (*backups, *_notes(root, [each.value for each in found], newest), *group_notes, *mode_notes),
+            tuple(config.root / each.file for each in found),
+            (*notes, *group_notes, *mode_notes),
         )
-
-
-def _notes(root: Path, found: list[ConsumerOffsets], newest: ConsumerOffsets) -> Iterable[str]:
-    others = [each for each in found if each is not newest and each.committed]
-    for each in others:
-        yield f"{each.file} is older than {newest.file}: of ordinary queues, its offsets are not used"
-    for name in _DATABASES:
-        if (root / CONFIG_DIRECTORY / name).is_dir():
-            yield (
-                f"there is a RocksDB {root / CONFIG_DIRECTORY / name}, which is not read: if the broker keeps offsets "
-                f"there, those in {newest.file} are older"
-            )
-
-
-def _no_offsets(root: Path) -> Exception:
-    directory = root / CONFIG_DIRECTORY
-    database = next((directory / name for name in _DATABASES if (directory / name).is_dir()), None)
-    if database is not None:
-        return UnsupportedStoreError(
-            f"committed offsets are in the RocksDB {database}, which is not read. RocketMQ's mqadmin "
-            f"rocksDBConfigToJson prints them as JSON; save that as {directory / CONSUMER_OFFSETS.name} in a copy"
-        )
-    near = stores_near([root])
-    return StoreNotFoundError(
-        f"{directory / CONSUMER_OFFSETS.name} is missing or empty, and so is its .bak: expected what groups have "
-        f"committed. Copy the broker's directory {CONFIG_DIRECTORY} into the store's root; a store that no broker has "
-        f"served has none, and broadcasting consumers keep their offsets themselves{near and '.' + near}"
-    )
 
 
 def consumed_queues(

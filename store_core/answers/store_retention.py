@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, function_of, opt, release_option
 from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportColumn, ReportSchema, fact, moment, number, shared, table, text
-from store_core.errors import CorruptRecordError, InvalidOptionError, StoreAccessError, StoreNotFoundError
+from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import disk_bytes
 from store_core.files.segment_source import Segment, modified_ns
@@ -183,7 +183,7 @@ class _Outlook:
         self.lag: LagJob | None = None
         try:
             self.lag = LagJob(opened)
-        except (StoreNotFoundError, CorruptRecordError, StoreAccessError) as error:
+        except StoreError as error:
             self.notes = (f"which messages are not consumed is not known: {error}",)
 
     def report(self, rows: Sequence[QueueLag]) -> RetentionReport:

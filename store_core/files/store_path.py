@@ -12,7 +12,7 @@ from pathlib import Path, PosixPath
 from typing import Any, Final, Self
 from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
 
-from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
+from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.access import access_error
 from store_core.files.file_system import FileSystem, OsFileSystem, names_in
 from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, NAME_RULE, SCHEME, is_archive
@@ -344,6 +344,20 @@ def _is_without_messages(place: Path) -> bool:
     if isinstance(place, UrlPath) or not (place / CHECKPOINT_FILE).is_file():
         return False
     return not any((place / COMMIT_LOG).glob("*"))
+
+
+def absent_config(path: Path, what: str, database: Path | None, more: str) -> StoreError:
+    """Return the error that neither a broker's file nor its backup is there: a RocksDB has it, or it was not copied."""
+    if database is not None:
+        return UnsupportedStoreError(
+            f"{what} is in the RocksDB {database}, which is not read. RocketMQ's mqadmin asks a running broker, and "
+            f"its rocksDBConfigToJson prints most such databases as JSON: save that as {path} in a copy"
+        )
+    return StoreNotFoundError(
+        f"{path} is missing or empty, and so is {path}.bak: expected {what}. Copy the broker's directory "
+        f"{path.parent.name} into the store's root; a store that no broker has served has none{more}"
+        f"{stores_near([path.parent.parent])}"
+    )
 
 
 def stores_near(places: Iterable[Path]) -> str:

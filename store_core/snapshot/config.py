@@ -17,6 +17,7 @@ from store_core.errors import CorruptRecordError, StoreAccessError, StoreError, 
 from store_core.files.access import explained_access, kind_of_file
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.names import CHECKPOINT_FILE, CONFIG_DIRECTORY, TIMER_CHECK_FILE, is_archive
+from store_core.files.store_path import absent_config
 from store_core.format.layout import CHECKPOINT, Field, unit_dtype
 from store_core.format.release import DEFAULT_RELEASE, Release, named_rules, rules_of
 from store_core.snapshot.config_json import ConfigFields, JsonKey, JsonObject, JsonValue, parse_config
@@ -483,6 +484,12 @@ CONFIG_KINDS: Final[tuple[ConfigKind[Any], ...]] = (
 )
 
 
+_DATABASES: Final = ("consumerOffsets", "metadata", "rdb")
+"""Directories with a RocksDB that a broker of 5.x may keep its configuration in."""
+
+_IN_DATABASES: Final = (TOPICS, CONSUMER_OFFSETS, LIGHT_OFFSETS, SUBSCRIPTION_GROUPS)
+
+
 class TimerCheck(NamedTuple):
     """What ``config/timercheck`` says."""
 
@@ -551,6 +558,15 @@ class Config:
         """Return the path of a file, whether it is there or not."""
         return self.root / CONFIG_DIRECTORY / kind.name
 
+    def database(self, kind: ConfigKind[T]) -> Path | None:
+        """Return the RocksDB in which a broker of 5.x may keep what a file says; None without one."""
+        places = (self.root / CONFIG_DIRECTORY / name for name in _DATABASES if kind in _IN_DATABASES)
+        return next((place for place in places if place.is_dir()), None)
+
+    def absent(self, kind: ConfigKind[T], more: str) -> StoreError:
+        """Return the error that neither a file nor its backup is there; `more` is said if no RocksDB has it instead."""
+        return absent_config(self.path(kind), kind.what, self.database(kind), more)
+
     def read(self, kind: ConfigKind[T]) -> ConfigFile[T] | None:
         """Return what a file or its backup says; None if neither is there.
 
@@ -591,7 +607,7 @@ class Config:
         object or None
             None if neither the file nor its backup is there, or both are broken.
         tuple of str
-            A note if they are broken, or may not be read, or if the backup was read, which is older.
+            A note if they are broken, or may not be read, or if the backup was read or there is a RocksDB: it is older.
         """
         what = what or kind.what
         if is_archive(self.root):
@@ -600,7 +616,11 @@ class Config:
             found = self.read(kind)
         except (CorruptRecordError, StoreAccessError) as error:
             return None, (f"{what} is not known, because {CONFIG_DIRECTORY}/{kind.name} can't be read: {error}",)
-        return (None, ()) if found is None else (found.value, found.notes)
+        notes = () if found is None else found.notes
+        if (database := self.database(kind)) is not None:
+            words = "what the broker keeps there is newer than topics, groups and offsets in files"
+            notes += (f"there is a RocksDB {database}, which is not read: {words}",)
+        return _value(found), notes
 
     @property
     def topics(self) -> Mapping[str, TopicConfig] | None:

@@ -14,13 +14,11 @@ import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreError, StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
-from store_core.files.names import CONFIG_DIRECTORY
 from store_core.files.store_kind import dledger_logs
 from store_core.files.store_path import StorePaths, log_directories, stores_near
 from store_core.format.columnar.arrow_slices import repeat_text
 from store_core.format.columns import STORE, column_named, resolve_columns
 from store_core.format.times import table_times
-from store_core.snapshot.config import Config, ConfigFile, ConfigKind, backup_of
 from store_core.snapshot.log import retried
 from store_core.snapshot.store import Store
 from store_core.store.read.chunk_rows import tell_null_time
@@ -38,6 +36,8 @@ if TYPE_CHECKING:
 
     import numpy as np
     import numpy.typing as npt
+
+    from store_core.snapshot.config import Config, ConfigFile, ConfigKind
 
 
 _NAMES: Final = {option.field: option.name for option in READ_OPTIONS}
@@ -191,10 +191,7 @@ def read_table(store: Store, kind: ConfigKind[T], options: ViewOptions) -> Confi
     config = config_of(store, options)
     found = config.read(kind)
     if found is None:
-        path = config.path(kind)
-        words = f"{path} is missing or empty, and so is {backup_of(path)}: expected the file that a broker keeps there."
-        words += f" Copy the broker's directory {CONFIG_DIRECTORY} into the store's root; a store that no broker has"
-        tell(absent(path.parent.parent, f"{words} served has none"), options)
+        tell(config.absent(kind, ". With failOnDataLoss=false there are no rows."), options)
     return found
 
 

@@ -20,13 +20,14 @@ from store_core import (
     read_view,
     rebuild_consume_queue,
 )
-from store_core.answers import Lag, LagReport, lag
+from store_core.answers import Info, Lag, LagReport, bill, dead_letters, lag, retention, transactions
 from store_core.answers.lag_queues import GroupKind
 from store_core.answers.report import Verdict
 from store_core.files import segment_source
 from store_core.files.file_system import OpenFile, OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.format.times import iso_time
+from store_core.snapshot.config import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
 from tests.builders import LogBuilder
 from tests.golden_stores import find_golden_store, newer_store, unpack
 from tests.viewed_store import write_config
@@ -345,9 +346,26 @@ def test_without_offsets_nothing_is_said(store: Path) -> None:
     (store / "config" / "consumerOffset.json").unlink()
     with pytest.raises(StoreNotFoundError, match="missing or empty"):
         lag(store)
-    (store / "config" / "consumerOffsets").mkdir()
-    with pytest.raises(UnsupportedStoreError, match="RocksDB"):
+
+
+@pytest.mark.parametrize("database", ["consumerOffsets", "metadata", "rdb"])
+def test_what_a_database_has_is_not_called_missing_and_files_beside_it_are_called_older(
+    database: str, store: Path
+) -> None:
+    config = store / "config"
+    (config / database).mkdir()
+    for report in (lag(store), bill(store), Info().ask(store), dead_letters(store), transactions(store)):
+        assert any(f"{config / database}, which is not read" in note for note in report.found.notes)
+
+    for kind in (TOPICS, CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS):
+        (config / kind.name).unlink()
+    for view in ("consumer_offsets", "subscription_groups"):
+        with pytest.raises(UnsupportedStoreError, match=f"is in the RocksDB {config / database}"):
+            read_view(store, view).read_all()
+    with pytest.raises(UnsupportedStoreError, match=f"is in the RocksDB {config / database}"):
         lag(store)
+    assert any(f"is in the RocksDB {config / database}" in note for note in retention(store).found.notes)
+    assert not {f"config/{kind.name}" for kind in (TOPICS, CONSUMER_OFFSETS)} & set(Info().ask(store).found.missing)
 
 
 def test_the_newer_of_two_files_has_the_offsets(store: Path) -> None:
