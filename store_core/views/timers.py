@@ -42,8 +42,6 @@ if TYPE_CHECKING:
 
 _log: Final = logging.getLogger("store_core")
 
-_KEY_SEPARATOR: Final = "+"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TimerCancels:
@@ -101,16 +99,11 @@ class TimerCancels:
 
 def cancel_key(real_topic: str | None, unique_key: str, features: ReleaseRules) -> str:
     """Return by what a cancelling timer names the timer with a unique key."""
-    return f"{real_topic or ''}{_KEY_SEPARATOR}{unique_key}" if features.cancels_timers_by_topic_and_key else unique_key
+    return f"{real_topic or ''}+{unique_key}" if features.cancels_timers_by_topic_and_key else unique_key
 
 
 def find_cancels(timers: Timers, log: Log, after: int, options: ViewOptions) -> TimerCancels | None:
-    """Find the cancelling timers that are due at a time or later, in all files of a log of timers.
-
-    * `after`: Milliseconds.
-
-    Returns: None if there are none.
-    """
+    """Find the cancelling timers that are due at a time, ms, or later, in all files of a log; None without any."""
     found = [np.empty(0, TIMER_DTYPE)]
     for file in timers.pending_files(after):
         units = told_units(file, options)
@@ -268,9 +261,8 @@ def plan_log(store: Store, options: ViewOptions) -> list[LogPart]:
 
 
 def plan_wheel(store: Store, options: ViewOptions) -> list[WheelPart]:
-    """Find the file ``timerwheel``, and list those of ``timerlog/``."""
-    root = store.root
-    wheel = root / "timerwheel"
+    """Find the wheel's file, and list those of ``timerlog/``."""
+    wheel = _wheel_in(store.root)
     if not wheel.is_file():
         tell(_no_timers_at(wheel), options)
         return []
@@ -280,7 +272,17 @@ def plan_wheel(store: Store, options: ViewOptions) -> list[WheelPart]:
             "wheel of timers too large", file.path, 0, f"at most {_MOST_BYTES} bytes", f"{file.size} bytes", b"",
             "RocketMQ makes one of 38,707,200 bytes. Compare it with another copy of the store",
         )  # fmt: skip
-    return [WheelPart(file, _timers(root, options))]
+    return [WheelPart(file, _timers(store.root, options))]
+
+
+def _wheel_in(root: Path) -> Path:
+    """Return the wheel's file: the last snapshot, since a broker that makes some does not write ``timerwheel``."""
+    wheel = root / "timerwheel"
+    snapshots = [path for path in root.glob("timerwheel.*") if path.suffix[1:].isdecimal()]
+    last = max(snapshots, key=lambda path: int(path.suffix[1:]), default=wheel)
+    if last is not wheel:
+        _log.warning("%s is read, as by a broker with timerWheelSnapshotFlush; one without it reads %s", last, wheel)
+    return last
 
 
 def _timers(root: Path, options: ViewOptions) -> Timers:

@@ -272,8 +272,8 @@ _TIMER_LOG: Final = View(
 
 _TIMER_WHEEL: Final = View(
     "timerwheel",
-    "A row is a slot of `timerwheel` that was ever used: all timers of one time. `units`, `state` and the times read "
-    "`timerlog/`, too.",
+    "A row is a slot of `timerwheel` that was ever used: all timers of one time. With `timerWheelSnapshotFlush` the "
+    "wheel is the last `timerwheel.NUMBER`. `units`, `state` and the times read `timerlog/`, too.",
     (
         _sure("slot", _INT, "number of the slot"),
         _maybe("due_timestamp", TIMESTAMP_TYPE, "its time"),

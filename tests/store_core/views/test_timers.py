@@ -174,6 +174,18 @@ def test_a_long_log_of_several_files_is_one(tmp_path: Path) -> None:
     assert 300 == len(rows(tmp_path, "timerlog", "position", max_records_per_batch=7))
 
 
+def test_the_wheel_is_that_of_the_last_snapshot(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_timers(tmp_path, SOME, 1030)
+    wheel = tmp_path / "timerwheel"
+    expected = rows(tmp_path, wheel.name)
+    wheel.rename(f"{wheel}.1040")
+    for name in (wheel.name, "timerwheel.52", "timerwheel.1040.tmp", "timerwheel.bak"):
+        (tmp_path / name).write_bytes(bytes(3200))
+
+    assert [] != expected == rows(tmp_path, wheel.name)
+    assert f"{wheel}.1040 is read" in caplog.text
+
+
 @pytest.mark.parametrize(
     ("at", "value", "state"),
     [
