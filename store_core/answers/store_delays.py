@@ -152,15 +152,12 @@ class Delays(Answer["DelaysReport"]):
         now = SystemClock().now_ms() if self.now is None else self.now
         rules = LevelRules(levels, delivered, now, last_stored or 0, offsets_written)
         timers = TimerRules(read_until, offset, now, last_stored or 0, rules_of(self.release), check_written)
-        judged = {
-            "level": level_states(delayed, rules),
-            "timer": timer_states(put, timers),
-        }
+        judged = {"level": level_states(delayed, rules), "timer": timer_states(put, timers)}
         notes += _notes_of_others(*cancelled_by_others(put, timers), self.release)
         stray = stray_timers(store.timers, extent, self.release, store.end)
         notes += () if stray is None else (stray.note,)
         notes += levels_note(store, _last_of_levels(judged["level"]))
-        notes = (*job.notes, *notes)
+        notes = (*job.notes, *store.queue_notes, *notes)
         return _Made(root, self, rules, timers, last_stored, judged, notes, extent.missing_bytes).report()
 
 

@@ -347,7 +347,8 @@ def _queue_notes(root: Path, file_system: FileSystem) -> Iterator[str]:
     if _holds_data(database, file_system):
         yield (
             f"{database} holds data (indexRocksDBEnable, timerRocksDBEnable or transRocksDBEnable, RocketMQ 5.4 and "
-            f"later), which the view rocksdbstore shows: keys are looked up in the files of {root / INDEX_DIRECTORY}."
+            f"later), which the view rocksdbstore shows: keys are looked up in the files of {root / INDEX_DIRECTORY}; "
+            f"timers in it may be delivered where config/timercheck says that they are not."
         )
     compacted = root / "compaction" / "compactionLog"
     if names_in(compacted, file_system):

@@ -15,6 +15,7 @@ from store_core.answers.report import Verdict
 from tests.builders import BODY_AT
 from tests.golden_stores import UnpackedStore, golden_stores, stores_of_kind, unpack
 from tests.life_logs import BEGIN, SCHEDULE, LifeLog, write_config
+from tests.store_core.files.store_kinds import add_rocksdb
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -226,6 +227,18 @@ def test_an_offset_beyond_the_queue_is_noted(tmp_path: Path) -> None:
 def write_check(root: Path, read_until: int, offset: int) -> None:
     (root / "config").mkdir(exist_ok=True)
     (root / "config" / "timercheck").write_bytes(struct.pack(">qqq", read_until, 0, offset).ljust(4096, b"\0"))
+
+
+@pytest.mark.parametrize("holds_data", [True, False])
+def test_a_database_with_timers_is_noted_as_the_check_file_does_not_tell_of_it(
+    holds_data: bool, tmp_path: Path
+) -> None:
+    log = LifeLog()
+    log.timer("a", BEGIN)
+    root = log.write(tmp_path)
+    add_rocksdb(root / "rocksdbstore", holds_data=holds_data)
+
+    assert [holds_data] == [any("timers in it may be delivered" in note for note in told(root).found.notes)]
 
 
 def test_timers_are_delivered_once_their_slot_was_read(tmp_path: Path) -> None:
