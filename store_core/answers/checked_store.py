@@ -18,6 +18,7 @@ from store_core.files.store_path import log_directories
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.record.scan import StopReason
 from store_core.format.times import iso_time
+from store_core.queue.queue_path import is_light
 from store_core.snapshot.config import (
     CONFIG_KINDS,
     CONSUMER_OFFSETS,
@@ -194,6 +195,10 @@ class CheckedStore:
             first = (each for each in judged.first if each.kind is kind)
             known = (each for each in first if not left or (each.begin or 0) <= judged.reaches)
             self.tally.add(kind, count - left, known)
+        is_gone = judged.reaches < 0 and judged.topic not in self.config.topics and not is_light(judged.topic)
+        if is_gone and judged.counts and self.config.topics:
+            gone = f"topic {judged.topic} has messages without a queue, and is not in config/topics.json, either"
+            self.tally.notes += {f"{gone}, as after it was deleted"}.difference(self.tally.notes)
 
     def _left_by_crash(self, kind: FindingKind, count: int, judged: QueueJudgement) -> int:
         return self._explained(kind, count, judged) if self.bounds.has_crashed else 0
@@ -317,18 +322,13 @@ class KeptOffset(NamedTuple):
 
 
 class ConfigFiles:
-    """Reads the configuration files of a store's broker.
-
-    * `notes`: Which backups would be used.
-    * `topics`: Topics that ``topics.json`` knows.
-    * `offsets`: Where consumers, and delay levels, go on.
-    """
+    """Reads the configuration files of a store's broker."""
 
     def __init__(self, store: Path, release: Release) -> None:
         self.findings: list[Finding] = []
-        self.notes: list[str] = []
-        self.topics: set[str] = set()
-        self.offsets: list[KeptOffset] = []
+        self.notes: list[str] = []  # which backups would be used
+        self.topics: set[str] = set()  # those that topics.json knows
+        self.offsets: list[KeptOffset] = []  # where consumers, and delay levels, go on
         config = Config(store, release)
         for kind in CONFIG_KINDS:
             try:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import struct
@@ -27,6 +28,7 @@ from tests.budgets import budget
 from tests.store_core.answers.planting import StoreCopy, largest_queue, plant
 from tests.store_core.files.store_kinds import every_file
 from tests.strategies import Log, layouts, logs, mutated
+from tests.viewed_store import write_config
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -262,6 +264,19 @@ def test_queues_that_are_gone_beside_an_index_are_findings(store: Path) -> None:
     shutil.rmtree(store / "consumequeue")
 
     assert {"unit_missing"} == set(check(store).counts)
+
+
+@pytest.mark.parametrize("config", ["the others", "all", "none"])
+def test_a_topic_that_the_broker_deleted_is_told_apart_from_lost_queues(config: str, store: Path) -> None:
+    topic = largest_queue(store).place[0]
+    shutil.rmtree(store / "consumequeue" / topic)
+    known = {"other": {"topicName": "other"}} | ({topic: {"topicName": topic}} if config == "all" else {})
+    if config != "none":
+        write_config(store, "topics.json", json.dumps({"topicConfigTable": known}))
+    report = check(store)
+
+    assert {"unit_missing"} == set(report.counts)
+    assert [config == "the others"] == [any(f"{topic} has messages without" in note for note in report.found.notes)]
 
 
 def test_delay_levels_of_its_own_have_to_be_given(tmp_path: Path) -> None:
