@@ -130,7 +130,8 @@ _INPUT_INTRODUCTION: Final = (
     "property at the byte 2:",
     "names that contain either are rejected, and so are values, tags and keys that contain a 2. Those that contain a 1",
     "are rejected for release 4.3, which loses them; later ones read them back. A property with an empty name or value",
-    "is stored, but readers do not see it. A key that contains a space is read as two keys.",
+    "is stored, but readers do not see it. A key that contains a space is read as two keys. A `timestamp_ntz` has no",
+    "time zone: cast it to `timestamp`, for which Spark takes the session's.",
     "",
     "| column | contents |",
     "|---|---|",
@@ -140,7 +141,8 @@ _INPUT_INTRODUCTION: Final = (
 def _input_lines() -> Iterator[str]:
     for name, meaning in INPUT_COLUMNS.items():
         yield f"| `{name}` | {meaning} |"
-    yield "| `store_timestamp` | timestamp or epoch ms; with `preserveStoreTimestamp` only, and required then |"
+    kept = "with `preserveStoreTimestamp` only, and required then"
+    yield f"| `store_timestamp` | timestamp with a time zone, or epoch ms; {kept} |"
 
 
 def _answer_lines() -> Iterator[str]:

@@ -76,9 +76,6 @@ _PLAIN: Final = {
     pa.int32(),
     pa.int64(),
 }
-_HIDDEN: Final = (".", "_")
-"""What names of files begin with that Spark does not read."""
-
 _NOT_LOCAL: Final = re.compile(r"(?!file:)[A-Za-z][A-Za-z0-9+.-]*:/")
 _PATTERN: Final = re.compile(r"[*?\[{,\\]")
 """Characters that make a path a pattern for Hadoop's file systems, or several paths."""
@@ -264,7 +261,7 @@ def _files(path: Path) -> Sequence[Path]:
         return (path,)
     if not path.is_dir():
         return ()
-    entries = [entry for entry in path.iterdir() if not entry.name.startswith(_HIDDEN)]
+    entries = [entry for entry in path.iterdir() if not entry.name.startswith((".", "_"))]  # Spark skips these
     return sorted(entries) if all(entry.is_file() for entry in entries) else ()
 
 
@@ -274,8 +271,11 @@ def _opened(file: Path) -> pq.ParquetFile:
 
 
 def _schema(file: Path) -> pa.Schema:
+    """Return the columns of a file; times of 96 bits have no zone there, and are in UTC."""
     with _opened(file) as rows:
-        return rows.schema_arrow
+        wide = {column.path for column in rows.schema if column.physical_type == "INT96"}
+        utc = pa.timestamp("us", "UTC")
+        return pa.schema([each.with_type(utc) if each.name in wide else each for each in rows.schema_arrow])
 
 
 def _is_of_messages(kind: pa.DataType) -> bool:

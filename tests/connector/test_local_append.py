@@ -183,6 +183,28 @@ def test_columns_of_other_types_than_messages_have_are_left_to_spark(kind: pa.Da
     assert is_left_to_spark(AppendSource("parquet", str(path), {}))
 
 
+@pytest.mark.parametrize(
+    ("kind", "is_wide", "says"),
+    [
+        (pa.timestamp("us", "UTC"), False, ""),
+        (pa.timestamp("us", "+08:00"), False, ""),
+        (pa.timestamp("us"), True, ""),  # 96 bits, as Spark writes its timestamps
+        (pa.timestamp("us"), False, "'born_timestamp' of type timestamp_ntz: expected timestamp with a time zone"),
+    ],
+)
+def test_a_time_is_taken_if_it_says_its_zone(
+    kind: pa.DataType, is_wide: bool, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, store = tmp_path / "rows.parquet", tmp_path / "store"
+    born = pa.array([1_700_000_000_123_456], kind)
+    rows = pa.table({"topic": ["t"], "body": ["x"], "born_timestamp": born})
+    pq.write_table(rows, path, use_deprecated_int96_timestamps=is_wide)
+
+    assert (2 if says else 0) == appended(store, "local", "--parquet", str(path))["code"]
+    assert says in capsys.readouterr().err
+    assert says or [{"born_timestamp_ms": 1_700_000_000_123}] == rows_of(store, "born_timestamp_ms")
+
+
 def test_directories_of_partitions_patterns_and_options_are_left_to_spark(tmp_path: Path) -> None:
     rows = tmp_path / "rows"
     (rows / "topic=t").mkdir(parents=True)

@@ -6,7 +6,16 @@ from __future__ import annotations
 from typing import Final
 
 import pytest
-from pyspark.sql.types import BinaryType, DataType, LongType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
 
 from pyspark_commitlog.schema import dataframe_schema
 from pyspark_commitlog.write.options import WriteOptions
@@ -19,6 +28,7 @@ TYPES: Final[dict[str, DataType]] = {
     "binary": BinaryType(),
     "bigint": LongType(),
     "map": MapType(StringType(), StringType()),
+    "timestamp_ntz": TimestampNTZType(),
 }
 
 
@@ -60,6 +70,14 @@ def test_unknown_columns_are_all_named() -> None:
     assert refusal("topic string, body string, propertes map, region string").startswith(
         "a message can't have a column 'propertes', nor 'region'; did you mean 'properties'?"
     )
+
+
+@pytest.mark.parametrize("name", ["born_timestamp", "store_timestamp"])
+def test_a_time_without_a_zone_is_refused(name: str) -> None:
+    keeps = str(name == "store_timestamp").lower()
+    text = refusal(f"topic string, body string, {name} timestamp_ntz", preserveStoreTimestamp=keeps)
+
+    assert f"column '{name}' of type timestamp_ntz: expected timestamp with a time zone, or epoch ms" in text
 
 
 @pytest.mark.parametrize("keeps_times", ["false", "true"])

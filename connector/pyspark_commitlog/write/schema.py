@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 _INTEGERS: Final = ("tinyint", "smallint", "int")
 _LONGS: Final = (*_INTEGERS, "bigint")
-_TIMES: Final = ("bigint", "timestamp", "timestamp_ntz")
+_TIMES: Final = ("bigint", "timestamp")
 _BYTES: Final = ("binary", "string")
 _TEXT: Final = ("string",)
 _TYPES: Final[dict[str, tuple[str, ...]]] = {
@@ -90,7 +90,7 @@ def check_columns(schema: StructType | pa.Schema, options: WriteOptions) -> None
         raise _unknown(unknown)
     for name, kind in columns:
         if not _is_fit(name.lower(), kind):
-            meaning = INPUT_COLUMNS.get(name.lower(), "timestamp or epoch ms")
+            meaning = INPUT_COLUMNS.get(name.lower(), "timestamp with a time zone, or epoch ms")
             raise InvalidOptionError(f"column {name!r} of type {kind}: expected {meaning}")
     beside = [name for name in _IN_STRING if name in names] if _STRING in names else []
     if beside:

@@ -29,7 +29,7 @@ INPUT_COLUMNS: Final = {
     "properties": "map of strings: further properties",
     "flag": "int",
     "sys_flag": "int; the bits of the host widths are added",
-    "born_timestamp": "timestamp or epoch ms; the store's clock if missing",
+    "born_timestamp": "timestamp with a time zone, or epoch ms; the store's clock if missing",
     "born_host": "string ip:port, IPv6 as [ip]:port",
     "store_host": "string ip:port; the store's own if missing",
     "reconsume_times": "int",
