@@ -230,7 +230,7 @@ def _path(name: str, text: str | None) -> Path:
     if not text:
         raise InvalidOptionError(
             f"option {name}: no path is given: .save('/path/to/store') of a df.write, .start('/path/to/store') of a "
-            f"df.writeStream"
+            f"df.writeStream. Tables that were made with CREATE TABLE have lost theirs"
         )
     local = None
     with suppress(UnsupportedStoreError):  # of another scheme, also as hdfs:/path

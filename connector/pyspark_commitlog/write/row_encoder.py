@@ -119,8 +119,7 @@ def _texts(messages: pa.RecordBatch, values: dict[str, str]) -> Iterable[tuple[s
     for name in ("tags", "keys"):
         if name in messages.schema.names:
             column = messages.column(name)
-            is_list = pa.types.is_list(column.type) or pa.types.is_large_list(column.type)
-            yield name, column.flatten() if is_list else column, values
+            yield name, column.flatten() if pa.types.is_list(column.type) else column, values
     if "properties" in messages.schema.names:
         properties = messages.column("properties")
         yield "names of properties", used_names(properties), _NAMES
@@ -272,8 +271,7 @@ class RowEncoder:
             return
         rows = self._rows(batch)
         known = len(self.refused)
-        cuts = _cuts_by_size(rows.messages)
-        for start, stop in pairwise(sorted({0, *cuts, batch.num_rows})):
+        for start, stop in pairwise(sorted({0, *_cuts_by_size(rows.messages), batch.num_rows})):
             yield from self._encode(rows.slice(start, stop - start))
         self.refused[known:] = sorted(self.refused[known:], key=lambda refused: refused.row)
         self._row += batch.num_rows
@@ -349,7 +347,10 @@ class RowEncoder:
 
     def _rows(self, batch: pa.RecordBatch) -> _Rows:
         options, count = self._options, batch.num_rows
-        columns = {name.lower(): _plain(column) for name, column in zip(batch.schema.names, batch.columns, strict=True)}
+        columns = {
+            name.lower(): column.cast(_LARGE.get(column.type, column.type))
+            for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        }
         columns = without_property_crc(columns)
         times = columns.pop(STORE_TIMESTAMP, None)
         if times is None:
@@ -369,7 +370,12 @@ class RowEncoder:
         turns = self._take_turns(columns["topic"])
         if self._options.sharding_key is None:
             return turns
-        keys = columns[self._options.sharding_key.lower()].cast(pa.string())
+        given = columns[self._options.sharding_key.lower()]
+        try:
+            keys = given.cast(pa.string())
+        except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+            found = f"found {self._options.sharding_key!r} of type {given.type}; cast it to string"
+            raise InvalidOptionError(f"option shardingKey: expected a column of text, {found}: {error}") from error
         # Java's remainder has the sign of the dividend, and SelectMessageQueueByHash then drops it.
         chosen = np.abs(np.fmod(hash_codes(keys).astype(np.int64), self._options.queue_nums))
         return np.where(np.asarray(keys.is_null()), turns, chosen)
@@ -398,11 +404,6 @@ def _cuts_by_size(messages: pa.RecordBatch) -> set[int]:
     others = max(messages.nbytes - int(bodies.sum()), 0) // messages.num_rows
     pieces = np.cumsum(bodies + others) // _MOST_BYTES
     return set((np.flatnonzero(np.diff(pieces)) + 1).tolist())
-
-
-def _plain(column: pa.Array) -> pa.Array:
-    kind = _LARGE.get(column.type)
-    return column if kind is None else column.cast(kind)
 
 
 def _milliseconds(column: pa.Array) -> npt.NDArray[np.int64]:
