@@ -187,6 +187,9 @@ class Description:
         entries, index_files = self._index()
         self.topics, self.groups = self._topics(), self._groups()
         end, last_time = self._end()
+        if end is not None and self.furthest is not None and self.furthest[0] >= end and self._state() == "closed":
+            further = f"queues lead to the record at {self.furthest[0]}, after the log's end"
+            self.notes.append(f"{further}: a part of the log is lost, or elsewhere, as the broker's --config may say")
         return InfoFacts(
             store=str(self.root or self.store.paths),
             kinds=self._kinds(),
@@ -316,9 +319,8 @@ class Description:
                 row["topics"].add(each.topic)
                 bounds = self.bounds.get((each.topic, each.queue_id))
                 if bounds is not None:
-                    row["behind"] = (row["behind"] or 0) + max(
-                        bounds.max_offset - max(each.offset, bounds.min_offset), 0
-                    )
+                    behind = max(bounds.max_offset - max(each.offset, bounds.min_offset), 0)
+                    row["behind"] = (row["behind"] or 0) + behind
         return [row | {"topics": len(row["topics"])} for row in found.values()]
 
     def _index(self) -> tuple[int | None, int]:
@@ -343,8 +345,7 @@ class Description:
             last = self.store.last_store_time
             return self.store.end, None if last is None else iso_time(last)
         queued = self._queued_end()
-        segments = self.log.segments
-        end = queued
+        end, segments = queued, self.log.segments
         if segments and segments[-1].is_plain:
             with self._noted():
                 end = find_end(segments, verify_crc=False, place_in=partial(_place, queued)).end_offset

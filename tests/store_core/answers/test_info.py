@@ -93,6 +93,24 @@ def test_open_crashed_and_closed_stores_are_told_apart(tmp_path: Path) -> None:
         assert "open" == told(root)["state"]
 
 
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+@pytest.mark.parametrize("is_closed", [True, False])
+def test_a_log_that_goes_on_elsewhere_is_told_by_the_queues_of_a_closed_store(
+    is_closed: bool, place: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "store"
+    with DefaultMessageStore.open(root, MessageStoreConfig(mapped_file_size_commit_log=4096)) as store:
+        for _ in range(60):
+            store.put_message(Message("orders", b"x" * 100))
+    if place == "elsewhere":
+        max((root / "commitlog").iterdir()).rename(tmp_path / "segment")
+    if not is_closed:
+        (root / "abort").touch()
+
+    is_told = is_closed and place == "elsewhere"
+    assert [is_told] == [any("after the log's end" in note for note in told(root)["notes"])]
+
+
 def test_what_is_missing_is_told_with_how_to_make_it(tmp_path: Path) -> None:
     log = LogBuilder(4096)
     log.append_all(b"one", b"two", b"three")
