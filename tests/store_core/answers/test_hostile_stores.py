@@ -14,7 +14,6 @@ import pytest
 from store_core.answers import (
     Lag,
     Retention,
-    bill,
     dead_letters,
     delays,
     export,
@@ -22,7 +21,6 @@ from store_core.answers import (
     prove,
     redact,
     replay,
-    retention,
     trace,
     transactions,
 )
@@ -35,9 +33,9 @@ from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.new_directory import NewDirectory, named_places, places_beside
 from tests.builders import LogBuilder
 from tests.life_logs import BEGIN, LifeLog, write_config
+from tests.store_core.answers.asked import answers_at
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 CONFIGS = ("consumerOffset.json", "delayOffset.json", "subscriptionGroup.json", "topics.json")
@@ -58,25 +56,19 @@ def store(tmp_path: Path) -> Path:
     return log.write(tmp_path / "store")
 
 
-ANSWERS: dict[str, Callable[[Path], Any]] = {
-    "trace": lambda root: trace(root, "a"),
-    "transactions": lambda root: transactions(root, now=BEGIN),
-    "delays": lambda root: delays(root, now=BEGIN),
-    "dead_letters": dead_letters,
-    "bill": bill,
-    "retention": lambda root: retention(root, now=NOW, disk_size=2**40, disk_used=2**30),
-}
+ANSWERS = answers_at(BEGIN, "a")
+OF_LIFE = ("bill", "deadletters", "delays", "retention", "trace", "transactions")
 
 
 # ---- broken configuration
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", OF_LIFE)
 def test_a_broken_configuration_is_a_note(name: str, store: Path) -> None:
     (store / "config").mkdir(exist_ok=True)
     for each in CONFIGS:
         (store / "config" / each).write_text('{"broken')
-    (note,) = [note for note in ANSWERS[name](store).found.notes if "not known" in note and "bad JSON" in note][:1]
+    (note,) = [note for note in ANSWERS[name].ask(store).found.notes if "not known" in note and "bad JSON" in note][:1]
 
     assert str(store / "config") in note
 
@@ -96,7 +88,7 @@ READ_FILES = {
     "trace": CONFIGS[:2],
     "transactions": CONFIGS[:1],
     "delays": CONFIGS[1:2],
-    "dead_letters": CONFIGS[2:3],
+    "deadletters": CONFIGS[2:3],
     "bill": CONFIGS[3:],
     "lag": (CONFIGS[0], CONFIGS[2]),
 }
@@ -111,7 +103,7 @@ def test_a_report_says_that_a_backup_was_read(answer: str, name: str, text: str 
     if text is not None:
         path.write_text(text)
     path.with_name(f"{name}.bak").write_text('{"offsetTable":{},"topicConfigTable":{},"subscriptionGroupTable":{}}')
-    report = lag(store) if answer == "lag" else ANSWERS[answer](store)
+    report = ANSWERS[answer].ask(store)
 
     assert [True] == [str(path) in note for note in report.found.notes if f"{name}.bak was loaded instead" in note]
 
@@ -140,12 +132,12 @@ def test_lag_does_without_all_but_the_offsets(store: Path) -> None:
 # ---- compressed segments
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize("name", OF_LIFE)
 def test_an_answer_is_the_same_of_compressed_segments(name: str, store: Path) -> None:
     (store / "config").mkdir(exist_ok=True)
-    expected = ANSWERS[name](store).to_json()["tables"]
+    expected = ANSWERS[name].ask(store).to_json()["tables"]
     compress(store)
-    found = ANSWERS[name](store).to_json()["tables"]
+    found = ANSWERS[name].ask(store).to_json()["tables"]
     for tables in (expected, found):
         for row in tables.get("deletions", []):
             row.pop("segment"), row.pop("last_modified"), row.pop("deleted")
@@ -326,16 +318,6 @@ SIZE = 4096
 """Bytes of a segment."""
 
 
-def told_of(root: Path) -> dict[str, Callable[[], Any]]:
-    return {
-        "trace": lambda: trace(root, "key"),
-        "deadletters": lambda: dead_letters(root),
-        "delays": lambda: delays(root),
-        "transactions": lambda: transactions(root),
-        "lag": lambda: lag(root),
-    }
-
-
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
     """Write three segments and what a group has committed; the second segment is missing."""
@@ -353,7 +335,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.mark.parametrize("name", ["trace", "deadletters", "delays", "transactions", "lag"])
 def test_a_missing_segment_is_damage(name: str, root: Path) -> None:
-    report = told_of(root)[name]()
+    report = answers_at(BEGIN, "key")[name].ask(root)
 
     assert (Verdict.DAMAGED, SIZE) == (
         report.verdict,

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, Store
-from store_core.answers import Bill, DeadLetters, Delays, Info, Lag, Producers, Retention, Trace, Transactions
+from store_core.answers import Lag
 from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.store.parts import InProcess
 from tests.life_logs import BEGIN, COMMIT, HALF, OP, SCHEDULE, TIMER, LifeLog, write_config
+from tests.store_core.answers.asked import answers_at
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -35,16 +36,8 @@ CONFIG: Final = MessageStoreConfig(
 )
 
 ANSWERS: Final[dict[str, Answer[Any]]] = {
-    "bill": Bill(),
-    "deadletters": DeadLetters(),
-    "delays": Delays(now=NOW, lists_all=True),
-    "info": Info(),
-    "lag": Lag(now=NOW, messages=True),
+    **{name: asked for name, asked in answers_at(NOW, "k1").items() if name not in ("check", "salvage")},
     "lag of the past": Lag(as_of=BEGIN + 20),
-    "producers": Producers(),
-    "retention": Retention(now=NOW, disk_size=10**9, disk_used=10**8),
-    "trace": Trace("k1"),
-    "transactions": Transactions(now=NOW, lists_all=True),
 }
 
 

@@ -6,35 +6,29 @@ from __future__ import annotations
 import json
 import logging
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from click.testing import CliRunner
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, plan_rebuild, rebuild_consume_queue, store_at
 from store_core.answers import (
-    bill,
     check,
-    dead_letters,
-    delays,
     export,
-    lag,
     plan_repair,
-    producers,
     prove,
     recover,
     redact,
     repair,
     retention,
     salvage,
-    trace,
-    transactions,
 )
 from store_core.answers.store_replay import replay
 from store_core.command.program import program
 from store_core.errors import InvalidOptionError, StoreError, UnsupportedStoreError
 from store_core.store.rebuild.plan import RebuildOptions
 from tests.object_store import SECRET, Faults, ObjectStore
+from tests.store_core.answers.asked import answers_at
 from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
@@ -49,17 +43,7 @@ NOW = 1_900_000_000_000
 STORES = ("4.9.7/tx", "5.3.3/tx", "5.5.0/bcq")
 Store = str | os.PathLike[str]
 
-ANSWERS: dict[str, Callable[[Store], Any]] = {
-    "check": lambda store: check(store, release="5.3"),
-    "bill": bill,
-    "lag": lambda store: lag(store, messages=True, rows=5, now=2_000_000_000_000),
-    "producers": producers,
-    "transactions": lambda store: transactions(store, now=NOW),
-    "delays": lambda store: delays(store, now=NOW),
-    "dead letters": dead_letters,
-    "trace": lambda store: trace(store, "orders/0/0"),
-    "salvage": salvage,
-}
+ANSWERS = {name: asked for name, asked in answers_at(NOW, "orders/0/0").items() if name not in ("info", "retention")}
 OF_THIS_MACHINE = ("notes", "offsets_written")
 """Facts about files on a disk: which release may have written them, and when a copy was made."""
 
@@ -67,7 +51,7 @@ OF_THIS_MACHINE = ("notes", "offsets_written")
 def answer_of(name: str, store: Store) -> str:
     """Return an answer as text in which the store has no name, or the kind of error."""
     try:
-        found = ANSWERS[name](store).to_json()
+        found = ANSWERS[name].ask(store).to_json()
     except StoreError as error:
         return type(error).__name__
     kept = {key: value for key, value in found.items() if key not in OF_THIS_MACHINE}

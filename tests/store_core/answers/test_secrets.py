@@ -43,7 +43,7 @@ CALLS: dict[str, Callable[[Any], object]] = {
     "explain": explain,
     "view": lambda url: read_view(url, "topics").read_all(),
     "store_at": store_at,
-    "answer": ANSWERS["bill"],
+    "answer": ANSWERS["bill"].ask,
     "export": lambda url: export(url, "never"),
 }
 
@@ -60,7 +60,7 @@ def test_no_answer_shows_a_secret(
 ) -> None:
     store = store_at(server.upload(golden("5.3.3/tx").root, "answers"), server.settings)
     message_id = read_messages(store, columns=["msg_id"]).read_all()["msg_id"][0].as_py()
-    reports = {name: answer(store) for name, answer in ANSWERS.items() if name != "trace"}
+    reports = {name: answer.ask(store) for name, answer in ANSWERS.items() if name != "trace"}
     reports["trace"] = trace(store, message_id)
     reports["export"] = export(store, tmp_path / "lake")
     for name, report in reports.items():

@@ -17,30 +17,20 @@ from store_core.answers import (
     bill,
     check,
     dead_letters,
-    delays,
     diff,
     export,
     lag,
-    producers,
     trace,
-    transactions,
 )
 from store_core.errors import InvalidOptionError, StoreNotFoundError
 from tests.golden_stores import find_golden_store, unpack
+from tests.store_core.answers.asked import answers_at
 from tests.store_core.command.calls import call
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
-_SUMMED: dict[str, Callable[..., Any]] = {
-    "bill": bill,
-    "producers": producers,
-    "transactions": transactions,
-    "delays": delays,
-    "deadletters": dead_letters,
-    "lag": lag,
-}
+_SUMMED = ("bill", "deadletters", "delays", "lag", "producers", "transactions")
 _NO_SUMS = {"segment_size", "begin", "end", "groups"}
 
 
@@ -52,14 +42,11 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     return [*golden, orders_store(top / "sample")]
 
 
-def _options(answer: str) -> dict[str, Any]:
-    return {"now": 1_800_000_000_000} if answer in ("lag", "transactions", "delays") else {}
-
-
 @pytest.mark.parametrize("answer", _SUMMED)
 def test_facts_are_sums_and_rows_are_those_of_each(stores: list[Path], answer: str) -> None:
-    alone = {store.name: _SUMMED[answer](store.paths, **_options(answer)) for store in stores_of(stores)}
-    both = _SUMMED[answer](stores, **_options(answer))
+    asked = answers_at(1_800_000_000_000, "")[answer]
+    alone = {store.name: asked.ask(store.paths) for store in stores_of(stores)}
+    both = asked.ask(stores)
 
     numbers = {
         name: value
