@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from store_core import InvalidOptionError, RebuildOptions, StoreNotFoundError, read_messages, rebuild_consume_queue
+from store_core import RebuildOptions, StoreNotFoundError, read_messages, rebuild_consume_queue
 from store_core.answers import CheckReport, check, diff
 from store_core.answers.report import Verdict
 from store_core.answers.store_check import RELEASE_GIVEN
@@ -219,11 +219,6 @@ def test_only_queues_of_the_topics_asked_for_are_checked(store: Path) -> None:
     other = min(topics)
 
     assert {} == check(store, topic=[other]).counts
-
-
-def test_a_topic_that_is_not_there_is_refused_by_name(store: Path) -> None:
-    with pytest.raises(InvalidOptionError, match="no_such_topic"):
-        check(store, topic=["no_such_topic"])
 
 
 def test_certificates_tell_queues_apart_and_a_changed_log_too(store: Path) -> None:

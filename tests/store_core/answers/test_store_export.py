@@ -221,16 +221,6 @@ def test_some_topics_can_be_exported(log: LogBuilder, tmp_path: Path) -> None:
         export(store, lake, topic=["x"])
 
 
-def test_a_topic_that_nothing_knows_is_refused_and_leaves_nothing(log: LogBuilder, tmp_path: Path) -> None:
-    store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
-    (store / "consumequeue" / "orders").mkdir(parents=True)
-
-    with pytest.raises(InvalidOptionError, match=r"has no topic 'order'; did you mean 'orders'\?"):
-        export(store, lake, topic=["order"])
-    assert not lake.exists()
-    assert 10 == export(store, lake, topic=["mail"]).found.messages  # which only the log knows
-
-
 def changed(path: Path, **values: object) -> None:
     """Write a file of the lake again, with other values in its first row."""
     rows = pq.ParquetFile(path).read().to_pylist()

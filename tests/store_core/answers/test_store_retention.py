@@ -167,12 +167,6 @@ def test_values_are_checked(given: dict[str, Any]) -> None:
         options(**given)
 
 
-@pytest.mark.parametrize("now", [-1, 253_402_300_799_000, 2**63 - 1])
-def test_a_time_that_no_calendar_has_is_refused(now: int) -> None:
-    with pytest.raises(InvalidOptionError, match=r"^option now: expected a time from 1970-01-01 to "):
-        Retention(now=now)
-
-
 def test_without_a_log_there_is_nothing_to_foresee(store: Path) -> None:
     shutil.rmtree(store / "commitlog")
     with pytest.raises(StoreNotFoundError):
