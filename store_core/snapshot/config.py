@@ -618,7 +618,7 @@ class Config:
             return None, (f"{what} is not known, because {CONFIG_DIRECTORY}/{kind.name} can't be read: {error}",)
         notes = () if found is None else found.notes
         if (database := self.database(kind)) is not None:
-            words = "what the broker keeps there is newer than topics, groups and offsets in files"
+            words = "if the broker keeps topics, groups and offsets there, those in files are older"
             notes += (f"there is a RocksDB {database}, which is not read: {words}",)
         return _value(found), notes
 
