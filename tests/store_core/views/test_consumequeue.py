@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core import SegmentVanishedError, StoreNotFoundError
+from store_core import SegmentVanishedError
 from store_core.snapshot.store import Store
 from store_core.views.view import ViewOptions, plan_view
-from tests.store_core.views.asking import column, refusal, rows
+from tests.store_core.views.asking import column, rows
 from tests.viewed_store import FILE_SIZE
 
 if TYPE_CHECKING:
@@ -53,16 +53,6 @@ def test_fields_are_those_of_a_unit(tmp_path: Path) -> None:
         {**common, **filler, "is_filler": True},
         {**common, **last, "is_filler": False},
     ] == rows(tmp_path, "consumequeue")
-
-
-def test_units_of_batch_queues_have_their_own_offsets_counts_and_times(tmp_path: Path) -> None:
-    path = tmp_path / "batchconsumequeue" / "b" / "3" / f"{0:020d}"
-    path.parent.mkdir(parents=True)
-    path.write_bytes(BATCH_UNIT.pack(5, 200, 1, 1_700_000_000_123, 40, 7, -1, 0).ljust(46 * 20, b"\0"))
-    (row,) = rows(tmp_path, "consumequeue")
-
-    assert (3, 40, 7, "batch") == (row["queue_id"], row["queue_offset"], row["batch_num"], row["kind"])
-    assert 1_700_000_000_123 == round(row["store_timestamp"].timestamp() * 1000)
 
 
 def test_a_hole_of_a_sparse_file_is_not_read_and_counts_like_zeros(tmp_path: Path) -> None:
@@ -182,16 +172,6 @@ def test_a_topic_that_is_no_name_finds_nothing(topic: str, store: Path) -> None:
 def test_a_topic_without_queues_is_said_to_have_none(store: Path, caplog: pytest.LogCaptureFixture) -> None:
     assert [] == offsets(store, topic="order")
     assert "did you mean 'orders'?" in caplog.text
-
-
-def test_a_store_without_queues_is_an_error_unless_tolerated(store: Path, caplog: pytest.LogCaptureFixture) -> None:
-    shutil.rmtree(store / "consumequeue")
-
-    refused = refusal(store, "consumequeue")
-    assert isinstance(refused, StoreNotFoundError)
-    assert ("commitlog rebuild queues" in str(refused)) is any((store / "commitlog").glob("*"))
-    assert [] == offsets(store, fail_on_data_loss=False)
-    assert "no consume queues" in caplog.text
 
 
 def test_a_topic_whose_directory_is_not_utf_8_can_be_selected(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core import CorruptRecordError, SegmentVanishedError, StoreNotFoundError
+from store_core import CorruptRecordError, SegmentVanishedError
 from store_core.format.java import hash_code, positive_hash
 from store_core.snapshot.store import Store
 from store_core.views.view import ViewOptions, plan_view
@@ -125,13 +125,6 @@ def test_a_file_that_vanishes_after_planning_is_an_error_unless_tolerated(store:
     with pytest.raises(SegmentVanishedError):
         list(parts[0].batches(ViewOptions.parse("index")))
     assert [] == list(parts[0].batches(ViewOptions.parse("index", fail_on_data_loss=False)))
-
-
-def test_a_store_without_an_index_is_an_error_unless_tolerated(store: Path) -> None:
-    shutil.rmtree(store / "index")
-
-    assert isinstance(refusal(store, "index"), StoreNotFoundError)
-    assert [] == rows(store, "index", fail_on_data_loss=False)
 
 
 @given(at=st.integers(0, 879), data=st.binary(min_size=1, max_size=8))

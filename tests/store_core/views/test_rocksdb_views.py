@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import read_messages, read_view
-from store_core.errors import CorruptDatabaseError, StoreNotFoundError, UnsupportedStoreError
+from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
 from store_core.files import rocksdb_reader
 from store_core.queue.store_entry import FAMILIES
 from tests.builders import stored_half, stored_index_key, stored_timer
@@ -189,14 +189,6 @@ def test_what_is_no_entry_is_named_or_left_out(tmp_path: Path, caplog: pytest.Lo
         rows(root)
     assert [6] == [row["physical_offset"] for row in rows(root, fail_on_data_loss=False)]
     assert "that is none of RocketMQ's" in caplog.text
-
-
-def test_a_store_without_it_is_an_error_or_has_no_rows(tmp_path: Path) -> None:
-    (tmp_path / "commitlog").mkdir()
-
-    with pytest.raises(StoreNotFoundError, match=r"RocketMQ 5\.4 or later makes there"):
-        rows(tmp_path)
-    assert [] == rows(tmp_path, fail_on_data_loss=False)
 
 
 @given(st.sampled_from(sorted(FAMILIES)), st.binary(max_size=40), st.binary(max_size=16))

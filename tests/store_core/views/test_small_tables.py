@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core import CorruptRecordError, StoreAccessError, StoreNotFoundError, UnsafeSizeError
+from store_core import CorruptRecordError, StoreAccessError, UnsafeSizeError
 from store_core.snapshot import config
 from tests.store_core.views.asking import refusal, refusal_if_any, rows
 from tests.viewed_store import write_config
@@ -26,10 +26,6 @@ FILES = {
     "topics": "topics.json",
 }
 of_a_file = pytest.mark.parametrize(("view", "name"), FILES.items())
-
-
-def test_levels_are_in_order(pristine: Path) -> None:
-    assert [(3, 30), (12, 7)] == [(row["delay_level"], row["offset"]) for row in rows(pristine, "delay_offsets")]
 
 
 def test_fields_that_a_group_lacks_are_null(pristine: Path) -> None:
@@ -112,13 +108,10 @@ def test_a_checkpoint_has_the_fields_of_its_release(release: str, count: int, tm
     assert [1, 2, 3, -4, 2**62][:count] == [row["value"] for row in found]
 
 
-def test_a_short_or_missing_checkpoint_is_named(tmp_path: Path) -> None:
-    tmp_path.joinpath("commitlog").mkdir()
+def test_a_short_checkpoint_is_named(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
-
-    assert isinstance(refusal(tmp_path, "checkpoint"), StoreNotFoundError)
-    assert [] == rows(tmp_path, "checkpoint", fail_on_data_loss=False)
     path.write_bytes(bytes(24))
+
     assert 3 == len(rows(tmp_path, "checkpoint", release="4.9"))
     assert f"checkpoint too short at offset 0 of {path}" in str(refusal(tmp_path, "checkpoint"))
 

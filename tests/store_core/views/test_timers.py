@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import read_messages, read_view
-from store_core.errors import CorruptRecordError, StoreError, StoreNotFoundError, UnsafeSizeError
+from store_core.errors import CorruptRecordError, StoreError, UnsafeSizeError
 from tests.budgets import budget
 from tests.builders import TIMER_SLOTS, TIMER_UNIT_SIZE, LogBuilder, Timer, write_timers
 from tests.golden_stores import GoldenStore, UnpackedStore, stores_of_kind, unpack
@@ -228,16 +228,11 @@ def test_units_that_are_none_are_an_error_or_end_their_file(tmp_path: Path) -> N
     assert 3 == len(rows(tmp_path, "timerlog", "position", fail_on_data_loss=False))
 
 
-def test_what_is_missing_is_said(tmp_path: Path) -> None:
+def test_without_the_time_in_the_file_nothing_is_known_to_be_pending(tmp_path: Path) -> None:
     write_timers(tmp_path, SOME, 0)
     (tmp_path / "config" / "timercheck").unlink()
+
     assert {(None,)} == set(rows(tmp_path, "timerlog", "is_pending"))
-    for name in ("timerwheel", "timerlog"):
-        (tmp_path / name).rename(tmp_path / "gone")
-        with pytest.raises(StoreNotFoundError, match=f"{name} is missing.*TIMER_OUT_MS"):
-            rows(tmp_path, name)
-        assert [] == rows(tmp_path, name, fail_on_data_loss=False)
-        (tmp_path / "gone").rename(tmp_path / name)
 
 
 def test_a_wheel_of_an_impossible_size_is_not_read(tmp_path: Path) -> None:

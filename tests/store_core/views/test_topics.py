@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -71,28 +70,15 @@ def test_names_and_configuration_open_no_queue(pristine: Path, opened: list[str]
     assert [] == opened
 
 
+@pytest.mark.parametrize("is_empty", [False, True])
 def test_without_the_file_configuration_is_unknown_and_not_absent(
-    store: Path, caplog: pytest.LogCaptureFixture
+    store: Path, caplog: pytest.LogCaptureFixture, *, is_empty: bool
 ) -> None:
-    store.joinpath("config", "topics.json").unlink()
+    path = store / "config" / "topics.json"
+    path.write_text("") if is_empty else path.unlink()
 
     assert [None] * 3 == column(store, "topics", "in_config")
-    assert f"{store / 'config' / 'topics.json'} is missing or empty" in caplog.text
-
-
-def test_an_empty_file_is_not_said_to_be_missing(store: Path, caplog: pytest.LogCaptureFixture) -> None:
-    store.joinpath("config", "topics.json").write_text("")
-
-    assert [None] * 3 == column(store, "topics", "in_config")
-    assert f"{store / 'config' / 'topics.json'} is missing or empty" in caplog.text
-
-
-def test_without_queues_configured_topics_are_rows(store: Path) -> None:
-    shutil.rmtree(store / "consumequeue")
-
-    assert [("idle", False), ("orders", False)] == [
-        (row["topic"], row["in_queues"]) for row in rows(store, "topics", "topic,in_queues")
-    ]
+    assert f"{path} is missing or empty" in caplog.text
 
 
 @pytest.mark.parametrize(
@@ -289,16 +275,4 @@ def test_a_broken_file_is_named_and_its_backup_read(text: str, store: Path, capl
     assert isinstance(error, CorruptRecordError if text else StoreNotFoundError)
     assert str(path) in str(error)
     assert 5 == len(rows(store, "consumer_offsets"))
-    assert f"{path}.bak" in caplog.text
-
-
-def test_a_missing_file_is_an_error_unless_tolerated(store: Path, caplog: pytest.LogCaptureFixture) -> None:
-    path = store / "config" / "consumerOffset.json"
-    path.unlink()
-    error = refusal(store, "consumer_offsets")
-
-    assert isinstance(error, StoreNotFoundError)
-    assert str(path) in str(error)
-    assert f"{path}.bak" in str(error)
-    assert [] == rows(store, "consumer_offsets", fail_on_data_loss=False)
     assert f"{path}.bak" in caplog.text

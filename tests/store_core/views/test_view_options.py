@@ -165,6 +165,35 @@ def test_an_empty_directory_is_an_error_that_names_what_is_missing(view: str, tm
     assert str(tmp_path) in str(refusal(tmp_path, view))
 
 
+@pytest.mark.parametrize(
+    ("view", "part", "advice"),
+    [
+        ("consumequeue", "consumequeue", "commitlog rebuild queues "),
+        ("index", "index", "commitlog rebuild index "),
+        ("checkpoint", "checkpoint", "without it a broker takes all its fields for 0"),
+        ("consumer_offsets", "config/consumerOffset.json", "config/consumerOffset.json.bak: expected what groups have"),
+        ("delay_offsets", "config/delayOffset.json", "config/delayOffset.json.bak: expected what is delivered of"),
+        ("subscription_groups", "config/subscriptionGroup.json", "expected which groups there are"),
+        ("timerwheel", "timerwheel", "TIMER_OUT_MS"),
+        ("timerlog", "timerlog", "TIMER_OUT_MS"),
+        ("rocksdbstore", STORE_DATABASE, "RocketMQ 5.4 or later makes there"),
+    ],
+)
+def test_what_is_missing_is_an_error_with_advice_unless_tolerated(
+    view: str, part: str, advice: str, store: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    (store / part).rename(store / "gone")
+    error = refusal(store, view)
+
+    assert isinstance(error, StoreNotFoundError)
+    assert str(store / part) in str(error)
+    assert advice in str(error)
+    assert [] == rows(store, view, fail_on_data_loss=False)
+    assert advice in caplog.text
+    (store / "commitlog").rename(store / "log")
+    assert "rebuild" not in str(refusal(store, view)), "there is no log to make it from"
+
+
 def test_a_store_as_a_value_has_one_root(pristine: Path, store: Path) -> None:
     with pytest.raises(InvalidOptionError, match="expected the root of one store"):
         Store([pristine, store]).view("topics")
