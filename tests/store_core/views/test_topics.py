@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import CorruptRecordError, StoreNotFoundError
-from store_core.files.file_system import OsFileSystem
-from store_core.files.store_lock import StoreLock
 from store_core.snapshot.log_end import FoundEnd, find_end
 from store_core.snapshot.store import Store
 from store_core.views.view import ViewOptions, plan_view
@@ -106,37 +104,6 @@ def test_bounds_are_those_that_a_broker_finds(
     assert [(*expected, expected[1] - expected[0])] == bounds(tmp_path)
 
 
-@pytest.mark.parametrize(
-    ("files", "expected"),
-    [
-        ([[unit(7), unit(8), unit(9), unit(10)]], (0, 3)),
-        ([[unit(9), unit(10), unit(10), unit(10)]], (0, 1)),
-        ([[FILLER, FILLER, unit(8), unit(10)]], (2, 3)),
-        ([[FILLER, FILLER, unit(10)]], (2, 2)),
-        ([[unit(10), unit(11)]], (0, 0)),
-        ([[unit(1)] * 19 + [unit(9)], [unit(10)] * 20, [unit(11)]], (0, 20)),
-        ([[unit(1)] * 3 + [bytes(20)] * 16 + [unit(2)], *[[unit(3)] * 20] * 3, [unit(9), unit(10)]], (0, 81)),
-    ],
-)
-def test_a_queue_ends_where_the_log_ends(files: list[list[bytes]], expected: tuple[int, int], tmp_path: Path) -> None:
-    for number, units in enumerate(files):
-        write_queue(tmp_path, *units, start=number * FILE_SIZE)
-    write_log(tmp_path, 0)
-
-    assert [(*expected, expected[1] - expected[0])] == bounds(tmp_path)
-
-
-def test_damage_before_the_last_record_does_not_end_a_queue(tmp_path: Path) -> None:
-    write_log(tmp_path, 0)
-    write_queue(tmp_path, unit(4), unit(5))
-    segment = next((tmp_path / "commitlog").iterdir())
-    damaged = bytearray(segment.read_bytes())
-    damaged[500:520] = bytes(20)
-    segment.write_bytes(damaged)
-
-    assert [(0, 2, 2)] == bounds(tmp_path)
-
-
 def test_a_record_whose_body_is_damaged_ends_a_queue_as_in_a_recovery(tmp_path: Path) -> None:
     write_log(tmp_path, 0)
     write_queue(tmp_path, unit(8), unit(9))
@@ -144,21 +111,6 @@ def test_a_record_whose_body_is_damaged_ends_a_queue_as_in_a_recovery(tmp_path: 
     damaged = bytearray(segment.read_bytes())
     damaged[900 + BODY_AT] ^= 1
     segment.write_bytes(damaged)
-
-    assert [(0, 1, 1)] == bounds(tmp_path)
-
-
-def test_a_queue_without_a_log_is_whole(tmp_path: Path) -> None:
-    write_queue(tmp_path, unit(9), unit(10))
-
-    assert [(0, 2, 2)] == bounds(tmp_path)
-
-
-def test_a_queue_of_an_open_store_ends_where_its_log_ends(tmp_path: Path) -> None:
-    write_queue(tmp_path, unit(9), unit(10))
-    write_log(tmp_path, 0)
-    with StoreLock(tmp_path, OsFileSystem()):
-        assert [(0, 1, 1)] == bounds(tmp_path)
 
     assert [(0, 1, 1)] == bounds(tmp_path)
 
