@@ -185,6 +185,15 @@ def test_a_torn_record_of_a_dead_writer_is_no_difference_where_its_bytes_are_rig
     assert 1 == report.found.ahead_records_a
 
 
+def test_what_retention_deleted_is_no_finding(whole: Path, tmp_path: Path) -> None:
+    aged = shutil.copytree(whole, tmp_path / "aged")
+    min((aged / "commitlog").iterdir()).unlink()
+    report = diff(whole, aged)
+
+    assert_no_differences(report)
+    assert (4096, 0) == (report.found.earlier_bytes_a, report.found.earlier_bytes_b)
+
+
 def test_a_missing_segment_in_the_middle_is_a_finding(whole: Path, tmp_path: Path) -> None:
     holed = shutil.copytree(whole, tmp_path / "holed")
     sorted((holed / "commitlog").iterdir())[1].unlink()
