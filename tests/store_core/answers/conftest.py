@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shutil
 from typing import TYPE_CHECKING
 
 import pytest
@@ -12,8 +13,10 @@ from store_core.store.process_pool import ProcessPool
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from store_core.store.parts import Engine
+    from tests.golden_stores import Golden
 
 
 @pytest.fixture(scope="package")
@@ -28,3 +31,9 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     """Run the test without further processes, and in the shared pool."""
     pool: ProcessPool | None = request.getfixturevalue("pool") if request.param == "a pool" else None
     return pool or InProcess()
+
+
+@pytest.fixture
+def store(golden: Golden, tmp_path: Path) -> Path:
+    """Provide a copy of a store that RocketMQ wrote, which the test may change; some modules have another."""
+    return shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")

@@ -44,11 +44,6 @@ GOLDEN = ["4.3.0/tx", "4.9.7/lmq", "5.3.3/bcq", "5.3.3/delay", "5.3.3/propcrc", 
 
 
 @pytest.fixture
-def store(golden: Golden, tmp_path: Path) -> Path:
-    return shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
-
-
-@pytest.fixture
 def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Let temporary files be made where a test can look."""
     path = tmp_path / "scratch"

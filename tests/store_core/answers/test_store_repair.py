@@ -49,11 +49,6 @@ PLANTED += [
 ]
 
 
-@pytest.fixture
-def store(golden: Golden, tmp_path: Path) -> Path:
-    return shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
-
-
 def written(root: Path, release: str = "5.3") -> Path:
     """Write a plan as the command does."""
     path = root.with_name(f"{root.name}-plan.json")
