@@ -63,11 +63,12 @@ def test_any_suffix_goes_with_a_format(store: Path, tmp_path: Path) -> None:
     assert (tmp_path / "x.log").read_bytes().startswith(b"topic,")
 
 
-def test_a_file_that_exists_is_never_overwritten(store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [("cat", "-o"), ("check", "--certificate"), ("repair", "--plan")])
+def test_a_file_that_exists_is_never_overwritten(words: tuple[str, str], store: Path, tmp_path: Path) -> None:
     target = tmp_path / "x.csv"
     target.write_text("mine")
 
-    called = call("cat", store, "-o", target)
+    called = call(words[0], store, words[1], target)
 
     assert (ExitCode.USAGE, "mine") == (called.code, target.read_text())
     assert "exists already" in called.errors
