@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import random
 import select
+import shutil
 import subprocess
 import sys
 import threading
@@ -136,12 +137,20 @@ class Driver:
 
     def finish(self, spark: SparkSession) -> float:
         """Write in a session that nobody kills; return the seconds that this took."""
+        self._forget_what_never_began()
         began = time.monotonic()
         write(spark, *self.arguments)
         return time.monotonic() - began
 
+    def _forget_what_never_began(self) -> None:
+        """Delete a checkpoint whose first batch never began, as Spark asks: it takes one by its unfinished file."""
+        checkpoint = self.folder / "checkpoint"
+        if not [path for path in checkpoint.glob("offsets/*") if not path.name.startswith(".")]:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+
     def run(self, delay: float) -> None:
         """Write in a new process, and kill it with those below it after some seconds."""
+        self._forget_what_never_began()
         command = [sys.executable, "-m", "tests.connector.killed_driver", *self.arguments]
         settings = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "spark-conf")}
         with (self.folder / "errors").open("a") as errors:
