@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import StoreError, StoreNotFoundError, UnsafeSizeError
+from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.segment_source import Segment, file_at, open_segment
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
 from store_core.format.layout import TIMER_SLOT, unit_dtype
@@ -278,7 +279,8 @@ def plan_wheel(store: Store, options: ViewOptions) -> list[WheelPart]:
 def _wheel_in(root: Path) -> Path:
     """Return the wheel's file: the last snapshot, since a broker that makes some does not write ``timerwheel``."""
     wheel = root / "timerwheel"
-    snapshots = [path for path in root.glob("timerwheel.*") if path.suffix[1:].isdecimal()]
+    names = names_in(root, OsFileSystem())  # also by URL
+    snapshots = [root / name for name in names if name.startswith("timerwheel.") and name[11:].isdecimal()]
     last = max(snapshots, key=lambda path: int(path.suffix[1:]), default=wheel)
     if last is not wheel:
         _log.warning("%s is read, as by a broker with timerWheelSnapshotFlush; one without it reads %s", last, wheel)

@@ -251,7 +251,6 @@ def _write(path: Path, data: bytes, file_system: FileSystem) -> None:
 _OUTPUT_MARK: Final = "rebuilt.json"
 """File that marks a directory as ours, so that a rebuild may delete what is in it."""
 
-
 _LARGEST_MARK: Final = 1 << 16
 
 

@@ -97,7 +97,6 @@ def _check_index(root: Path, config: MessageStoreConfig, file_system: FileSystem
 
 Rebuild: TypeAlias = Literal["all", "queues", "none"]
 
-
 _ALL_FILES: Final = 2**31 - 1
 """Above any number of segments, and still an ``int`` of Java, as the configuration has it."""
 
