@@ -184,7 +184,7 @@ class _Check:
             add_index(checked)
         if self.is_of_all:
             checked.add_beside()
-        return replace(checked, notes=tuple(_notes(checked, is_of_all=self.is_of_all)))
+        return replace(checked, notes=tuple(dict.fromkeys(_notes(checked, is_of_all=self.is_of_all))))
 
     def _compared(
         self, plan: RebuildPlan, log: Log, supposed: LogBounds, index: LoadedIndex

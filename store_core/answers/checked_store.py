@@ -198,7 +198,7 @@ class CheckedStore:
         is_gone = judged.reaches < 0 and judged.topic not in self.config.topics and not is_light(judged.topic)
         if is_gone and judged.counts and self.config.topics:
             gone = f"topic {judged.topic} has messages without a queue, and is not in config/topics.json, either"
-            self.tally.notes += {f"{gone}, as after it was deleted"}.difference(self.tally.notes)
+            self.tally.notes.append(f"{gone}, as after it was deleted")
 
     def _left_by_crash(self, kind: FindingKind, count: int, judged: QueueJudgement) -> int:
         return self._explained(kind, count, judged) if self.bounds.has_crashed else 0

@@ -279,8 +279,8 @@ def plan_wheel(store: Store, options: ViewOptions) -> list[WheelPart]:
 def _wheel_in(root: Path) -> Path:
     """Return the wheel's file: the last snapshot, since a broker that makes some does not write ``timerwheel``."""
     wheel = root / "timerwheel"
-    names = names_in(root, OsFileSystem())  # also by URL
-    snapshots = [root / name for name in names if name.startswith("timerwheel.") and name[11:].isdecimal()]
+    paths = (root / name for name in names_in(root, OsFileSystem()))  # also by URL
+    snapshots = [path for path in paths if path.stem == wheel.name and path.suffix[1:].isdecimal()]
     last = max(snapshots, key=lambda path: int(path.suffix[1:]), default=wheel)
     if last is not wheel:
         _log.warning("%s is read, as by a broker with timerWheelSnapshotFlush; one without it reads %s", last, wheel)

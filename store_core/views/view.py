@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self, TypeVar
 import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreError, StoreNotFoundError
-from store_core.files.file_system import OsFileSystem
+from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_kind import dledger_logs
 from store_core.files.store_path import StorePaths, log_directories, stores_near
 from store_core.format.columnar.arrow_slices import repeat_text
@@ -216,7 +216,7 @@ def going_on(options: ViewOptions) -> Iterator[None]:
 def absent(root: Path, words: str, made: str = "") -> StoreNotFoundError:
     """Return the error that a part of a store is not there, with stores nearby, and how the log `made` it if it can."""
     logs = log_directories(root)
-    if made and any(any(log.glob("*")) for log in logs) and not any(dledger_logs(root, OsFileSystem())):
+    if made and any(names_in(log, OsFileSystem()) for log in logs) and not any(dledger_logs(root, OsFileSystem())):
         words += f", or make {made} from the log: commitlog rebuild {made} {root} --output DIRECTORY"
     return StoreNotFoundError(f"{words}. With failOnDataLoss=false there are no rows.{stores_near([root])}")
 

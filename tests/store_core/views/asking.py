@@ -26,7 +26,7 @@ def column(path: Path, view: str, name: str, **options: Any) -> list[Any]:  # no
     return [row[name] for row in rows(path, view, name, **options)]
 
 
-def refusal(path: Path, view: str, columns: str | None = None, **options: Any) -> StoreError:  # noqa: ANN401 -- as of `read_view`
+def refusal(path: Path | str, view: str, columns: str | None = None, **options: Any) -> StoreError:  # noqa: ANN401 -- as of `read_view`
     """Return the error with which a view is refused."""
     with pytest.raises(StoreError) as refused:
         read_view(path, view, columns, **options).read_all()

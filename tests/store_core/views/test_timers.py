@@ -18,6 +18,7 @@ from store_core.errors import CorruptRecordError, StoreError, UnsafeSizeError
 from tests.budgets import budget
 from tests.builders import TIMER_SLOTS, TIMER_UNIT_SIZE, LogBuilder, Timer, write_timers
 from tests.golden_stores import GoldenStore, UnpackedStore, stores_of_kind, unpack
+from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -33,7 +34,7 @@ SOME = [
 ]
 
 
-def rows(root: Path, view: str, *columns: str, **options: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
+def rows(root: Path | str, view: str, *columns: str, **options: Any) -> list[tuple[Any, ...]]:  # noqa: ANN401
     found = read_view(root, view, columns=list(columns) or None, **options).read_all().to_pylist()
     return [tuple(row.values()) for row in found]
 
@@ -184,6 +185,7 @@ def test_the_wheel_is_that_of_the_last_snapshot(tmp_path: Path, caplog: pytest.L
 
     assert [] != expected == rows(tmp_path, wheel.name)
     assert f"{wheel}.1040 is read" in caplog.text
+    assert expected == rows(in_memory(tmp_path, "timers"), wheel.name)
 
 
 @pytest.mark.parametrize(

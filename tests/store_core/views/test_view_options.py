@@ -18,6 +18,7 @@ from store_core.views.view_names import VIEW_PLANS
 from tests.builders import stored_timer
 from tests.store_core.files.rocksdbs import make_rocksdb
 from tests.store_core.views.asking import refusal, rows
+from tests.stores_in_memory import in_memory
 from tests.viewed_store import make_viewed_store
 
 if TYPE_CHECKING:
@@ -190,6 +191,8 @@ def test_what_is_missing_is_an_error_with_advice_unless_tolerated(
     assert advice in str(error)
     assert [] == rows(store, view, fail_on_data_loss=False)
     assert advice in caplog.text
+    if part != STORE_DATABASE:  # which is read from a disk only
+        assert advice in str(refusal(in_memory(store, "missing"), view))
     (store / "commitlog").rename(store / "log")
     assert "rebuild" not in str(refusal(store, view)), "there is no log to make it from"
 
