@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.benchmarks.circumstances import processor
-from tests.benchmarks.guard import _ROUNDS, LIMIT, exceeded, measure_twice, with_ratios
+from tests.benchmarks.guard import _ROUNDS, LIMIT, exceeded, measure_twice
 from tests.benchmarks.published import publish, published_rows
 from tools.benchmark_curves import drawn
 from tools.benchmark_document import document, markdown_document
@@ -85,30 +84,12 @@ def test_a_planted_slowdown_fails_and_the_same_work_passes(tmp_path: Path, capsy
         return measure_twice({"fixed work": work, "reading": planted}, limits)
 
     limits: dict[str, float] = {}
-    first = table(*rows(work)) | {"machine": {"processor": processor()}}
-    publish({"guard": with_ratios(first, path)}, path)
+    publish({"guard": table(*rows(work))}, path)
     limits = {"reading": published_rows("guard", path)[1]["ratio"] * LIMIT}
 
     assert exceeded({"guard": table(*rows(work))}, path) == []
     assert exceeded({"guard": table(*rows(lambda: [work() for _ in range(3)]))}, path) == ["reading"]
     assert "SLOWER: reading" in capsys.readouterr().out
-
-
-def test_limits_are_those_of_the_processor_or_else_the_largest_of_any(tmp_path: Path) -> None:
-    path = tmp_path / "benchmarks.json"
-
-    def publish_of(name: str, ratio: float) -> None:
-        measured = table({"name": "reading", "ratio": ratio}) | {"machine": {"processor": name}}
-        publish({"guard": with_ratios(measured, path)}, path)
-
-    def is_slow(ratio: float) -> bool:
-        return exceeded({"guard": table({"name": "reading", "ratio": ratio})}, path) == ["reading"]
-
-    for name, ratio in (("one", 1.0), ("another", 3.0), ("one", 2.0)):
-        publish_of(name, ratio)
-    assert [False, True] == [is_slow(ratio) for ratio in (4.4, 4.6)]
-    publish_of(processor(), 1.0)
-    assert [False, True] == [is_slow(ratio) for ratio in (1.4, 1.6)]
 
 
 def test_a_row_that_was_slow_only_once_passes() -> None:

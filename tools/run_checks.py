@@ -87,7 +87,6 @@ CHECKS: Final[dict[str, Sequence[str | Path]]] = {
     "bench": [
         PYTHON,
         "tests/benchmarks/run.py",
-        "guard",
         "core",
         "memory",
         "checksums",

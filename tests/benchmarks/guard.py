@@ -4,6 +4,8 @@
 They are ratios of user and system time to that of fixed work which uses nothing of this project: a loop in Python,
 gathers and copies. Both wait for the same processor and memory, so other work on the machine changes the ratio of the
 shortest times by a few percent only. A row beyond its limit is measured again, with more rounds, before it counts.
+What system calls and gathers cost beside the fixed work differs between processors, up to 1.6 times: on another one
+than that of the published ratios, the commit before is what to compare with. So no test depends on it.
 """
 
 from __future__ import annotations
@@ -19,10 +21,9 @@ from store_core.format.columnar import checksums
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.columnar.lockstep import chain
 from store_core.format.columns import DEFAULT_COLUMNS
-from tests.benchmarks.circumstances import processor
 from tests.benchmarks.core import NARROW, struct_loop
 from tests.benchmarks.measure import measure, report
-from tests.benchmarks.published import PUBLISHED, published_table
+from tests.benchmarks.published import PUBLISHED, published_rows
 from tests.benchmarks.segments import make_mixed_store, make_store
 
 if TYPE_CHECKING:
@@ -91,29 +92,12 @@ def _beyond(rows: list[dict[str, Any]], limits: Mapping[str, float]) -> list[str
     return [row["name"] for row in rows if row["ratio"] > limits.get(row["name"], np.inf)]
 
 
-def with_ratios(table: Mapping[str, Any], published: Path = PUBLISHED) -> dict[str, Any]:
-    """Return a table with all ratios that are published, by processor, where those of its own processor are its own.
-
-    How much system calls and gathers cost beside the fixed work differs between processors, up to 1.6 times.
-    """
-    ratios = {row["name"]: row["ratio"] for row in table["rows"]}
-    return {**table, "ratios": _ratios(published) | {table["machine"]["processor"]: ratios}}
-
-
-def _ratios(published: Path) -> dict[str, dict[str, float]]:
-    """Return the published ratios of rows, by processor; none before anything was published."""
+def _limits(published: Path) -> dict[str, float]:
+    """Return the largest ratio that each row may have; none before anything was published."""
     try:
-        ratios: dict[str, dict[str, float]] = published_table(_TABLE, published)["ratios"]
+        return {row["name"]: row["ratio"] * LIMIT for row in published_rows(_TABLE, published)}
     except (KeyError, FileNotFoundError):
         return {}
-    return ratios
-
-
-def _limits(published: Path) -> dict[str, float]:
-    """Return the largest ratio that each row may have: by this processor's, or else by the largest of any."""
-    ratios = _ratios(published)
-    known = [ratios[processor()]] if processor() in ratios else list(ratios.values())
-    return {name: max(each.get(name, 0.0) for each in known) * LIMIT for name in (known[0] if known else ())}
 
 
 def _work(folder: Path) -> dict[str, Callable[[], object]]:

@@ -4,8 +4,7 @@
 A table has ``command``, ``began``, ``commit``, ``machine``, ``versions``, ``load`` (at its beginning and end), and
 ``rows``. A row has ``name``, ``least``, ``median``, and where it applies ``ratio`` and ``median_ratio`` to another row,
 ``unit`` (``s`` if it has none), ``load``, ``group``, and what it is to reach: ``target`` (the most that the ratio may
-be), ``at_least`` (the least), or ``most`` (of the figure itself). The guard's table has ``ratios``, too: of all rows,
-by processor.
+be), ``at_least`` (the least), or ``most`` (of the figure itself).
 """
 
 from __future__ import annotations
