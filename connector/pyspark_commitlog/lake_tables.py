@@ -52,7 +52,7 @@ _ABSENT: Final = re.compile(
 )
 _OF_OTHER_SPARK: Final = re.compile(
     r"java\.lang\.(NoSuchMethodError|NoSuchFieldError|IncompatibleClassChangeError|AbstractMethodError"
-    r"|NoClassDefFoundError|ClassCastException)"
+    r"|NoClassDefFoundError|ClassCastException)|must implement RelationCatalog"
 )
 
 
@@ -201,7 +201,7 @@ def _explained(spark: SparkSession, kind: str) -> Iterator[None]:
             f"it needs {_PACKAGES[kind].replace('SPARK', '.'.join(spark.version.split('.')[:2]))}",
         )
         if other := _OF_OTHER_SPARK.search(text):
-            found = f"its jar is built for another Spark than {spark.version} ({other[1]}: {spark_words(error)[:200]})"
+            found = f"its jar is built for another Spark than {spark.version} ({other[0]}: {spark_words(error)[:200]})"
             raise UnsupportedStoreError(f"format {kind} does not work in this session: {found}; {wanted}") from error
         if _ABSENT.search(text):
             found = f"Spark {spark.version} has none here"
