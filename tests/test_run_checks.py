@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from typing import TYPE_CHECKING
 
 import pytest
@@ -84,9 +85,10 @@ def test_progress_is_reported_while_nothing_ends(tmp_path: Path, monkeypatch: py
     assert reported[-1] == "slow"
 
 
-def test_files_of_some_checks_are_in_memory_if_it_has_room_and_go_with_the_check(
+def test_each_check_has_a_directory_of_files_that_goes_with_it_and_some_have_it_in_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """Two runs of pytest in one directory remove the files of older ones at the same time, and one fails by it."""
     assert {*run_checks.IN_MEMORY} <= {*run_checks.CHECKS}
     makes = {"makes": program("import tempfile; print(tempfile.mkdtemp(), end='')")}
     for name, value in {"CHECKS": makes, "IN_MEMORY": makes, "MEMORY": tmp_path, "ROOM": 0}.items():
@@ -99,6 +101,10 @@ def test_files_of_some_checks_are_in_memory_if_it_has_room_and_go_with_the_check
     assert (tmp_path, None) == (run_checks.place_of_files("makes"), run_checks.place_of_files("others"))
     monkeypatch.setattr(run_checks, "ROOM", 1 << 60)
     assert run_checks.place_of_files("makes") is None
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert 0 == run_checks.main(["makes"])
+    assert f"==> makes\n{tmp_path}/makes-" in capsys.readouterr().out
+    assert [] == [*tmp_path.iterdir()]
 
 
 @pytest.mark.parametrize(

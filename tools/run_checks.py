@@ -37,9 +37,11 @@ PERCENTAGE: Final = re.compile(r"\[ *(\d+)%\]$", re.MULTILINE)
 """How pytest says how far it is."""
 
 ENVIRONMENT: Final = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"} | {
-    "PYTHONPYCACHEPREFIX": str(ROOT / ".cache" / "pycache")
+    "PYTHONPYCACHEPREFIX": str(ROOT / ".cache" / "pycache"),
+    "OPENBLAS_NUM_THREADS": "1",
 }
-"""The checks start hundreds of Python processes: what one has compiled, the others take from the cache."""
+"""The checks start hundreds of Python processes: what one has compiled, the others take from the cache, and none waits
+for threads of linear algebra, which nothing here needs."""
 
 MEMORY: Final = Path("/dev/shm")  # noqa: S108 -- where Linux has a file system in memory
 IN_MEMORY: Final = ("answers", "core", "reads")
@@ -135,7 +137,7 @@ class Outcome:
 
 
 def place_of_files(name: str) -> Path | None:
-    """Return where a check makes its files, if not where it would."""
+    """Return where a check makes its directory of files, if not where the system has such."""
     if name not in IN_MEMORY or "TMPDIR" in ENVIRONMENT or not os.access(MEMORY, os.W_OK):
         return None
     is_fit = shutil.disk_usage(MEMORY).free >= ROOM and not os.statvfs(MEMORY).f_flag & os.ST_NOEXEC
@@ -143,17 +145,20 @@ def place_of_files(name: str) -> Path | None:
 
 
 def run(name: str, log: Path) -> Outcome:
-    """Run one check, and capture its output in a file that can be read meanwhile; files in memory go when it ends."""
-    started, place = time.monotonic(), place_of_files(name)
+    """Run one check, and capture its output in a file that can be read meanwhile; its files go when it ends.
+
+    Each has a directory of its own: runs of pytest that share one fail where two of them remove what older ones left.
+    """
+    started = time.monotonic()
     with (
         log.open("wb") as output,
-        tempfile.TemporaryDirectory(prefix=f"{name}-", dir=place, ignore_cleanup_errors=True) as files,
+        tempfile.TemporaryDirectory(prefix=f"{name}-", dir=place_of_files(name), ignore_cleanup_errors=True) as files,
     ):
         Path(files).chmod(0o1777)  # as that of the system: some tests read as another user
         ended = subprocess.run(
             (CHECKS | QUICK_CHECKS)[name],
             cwd=ROOT,
-            env=ENVIRONMENT | ({"TMPDIR": files} if place else {}),
+            env=ENVIRONMENT | {"TMPDIR": files},
             check=False,
             stdin=subprocess.DEVNULL,
             stdout=output,
