@@ -69,4 +69,6 @@ say "installing the pinned packages of $lock (PySpark alone is a download of abo
 install --require-hashes --no-build-isolation -r "$lock"
 say "installing pyspark-commitlog, editable"
 install --no-deps --no-build-isolation --editable .
+# Spark's Python processes would compile PySpark anew from this archive, each kind of them: see spark-conf/README.md.
+rm -f "$venv"/lib/python3*/site-packages/pyspark/python/lib/pyspark.zip
 say "$venv is ready"
