@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A measured chain equals following lengths one by one, kept or not, from any record."""
+"""A chain that is measured, or walked with many cursors, equals following lengths one by one."""
 
 from __future__ import annotations
 
+import itertools
 import struct
 from typing import TYPE_CHECKING
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -12,12 +14,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.columnar import chain as module
+from store_core.format.columnar import lockstep
 from store_core.format.columnar.chain import Chain, Place, Run
+from store_core.format.columnar.lockstep import find_candidate, scan
+from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.format.log_end import find_walk_starts
 from store_core.format.record.scan import follow_chain
 from store_core.format.segment_view import SegmentView
-from tests.builders import BODY_LENGTH_AT, MAGIC_AT
-from tests.segment import Segment
+from tests.builders import BODY_AT, BODY_LENGTH_AT, MAGIC_AT, SIZE_AT, Record
+from tests.segment import Segment, assert_same_scan
 from tests.strategies import Log, layouts, logs, mutated
 
 if TYPE_CHECKING:
@@ -101,3 +106,199 @@ def test_a_walk_begins_at_the_record_before_a_position_unless_a_broken_one_is_in
 
 def test_no_walk_begins_in_a_segment_without_records() -> None:
     assert find_walk_starts(chain_of(Log(bytes(200))).followed_sound(), [0, 10, 200]) == [None, None, None]
+
+
+lanes = st.sampled_from([None, 1, 2, 3, 12, 13, 14, 40, 4096])
+
+
+def assert_scans_as_chain(
+    log: Log, begin: int = 0, end: int | None = None, *, lanes: int | None = None, shift: int = 0, asked: bool = True
+) -> None:
+    """Compare both for the log at an address that is `shift` bytes after a multiple of eight."""
+    start_offset = log.start_offset if asked else None
+    buffer = np.zeros(len(log.data) + 16, np.uint8)
+    first = -buffer.ctypes.data % 8 + shift
+    raw = buffer[first : first + len(log.data)]
+    raw[:] = np.frombuffer(log.data, np.uint8)
+    expected = follow_chain(memoryview(log.data), begin, end, start_offset)
+
+    assert_same_scan(expected, scan(raw, begin, end, start_offset, lanes=lanes))
+
+
+@given(layouts(), lanes, st.integers(0, 7), st.booleans())
+def test_scan_equals_the_chain(log: Log, lanes: int | None, shift: int, asked: bool) -> None:
+    assert_scans_as_chain(log, lanes=lanes, shift=shift, asked=asked)
+
+
+@given(mutated(layouts()), lanes, st.integers(0, 7), st.booleans())
+def test_scan_equals_the_chain_on_broken_logs(log: Log, lanes: int | None, shift: int, asked: bool) -> None:
+    assert_scans_as_chain(log, lanes=lanes, shift=shift, asked=asked)
+
+
+@given(mutated(logs()), lanes)
+def test_scan_equals_the_chain_on_broken_logs_of_every_kind_of_record(log: Log, lanes: int | None) -> None:
+    assert_scans_as_chain(log, lanes=lanes)
+
+
+@given(st.binary(max_size=400), lanes)
+def test_scan_equals_the_chain_on_any_bytes(data: bytes, lanes: int | None) -> None:
+    assert_scans_as_chain(Log(data), lanes=lanes)
+
+
+@given(layouts() | mutated(layouts()), lanes, st.data())
+def test_scan_equals_the_chain_of_any_range(log: Log, lanes: int | None, data: st.DataObject) -> None:
+    places = st.sampled_from([0, len(log.data), *log.starts]) | st.integers(0, len(log.data) + 20)
+    begin, end = data.draw(places), data.draw(st.none() | places)
+
+    assert_scans_as_chain(log, begin, end, lanes=lanes)
+
+
+@given(layouts() | mutated(layouts()), st.integers(2, 40), st.integers(1, 200), st.booleans())
+def test_candidates_of_all_lanes_are_those_of_each_lane(log: Log, count: int, probe: int, asked: bool) -> None:
+    raw = np.frombuffer(log.data, np.uint8)
+    start_offset = log.start_offset if asked else None
+    cuts = np.arange(count + 1, dtype=np.int64) * raw.size // count
+    probes = probe, 2 * probe
+    with mock.patch.object(lockstep, "_NEAR_PROBES", probes):
+        found = lockstep._near_candidates(raw, cuts, start_offset)
+
+    def near(cut: int, stop: int) -> int:
+        inside = [probe for probe in probes if cut + probe + MIN_RECORD_SIZE <= raw.size]
+        each = (find_candidate(raw, cut, stop, start_offset, (probe,)) for probe in inside)
+        return next((at for at in each if at >= 0), -1)
+
+    assert [near(int(cut), int(stop)) for cut, stop in itertools.pairwise(cuts)] == found.tolist()
+
+
+def equal_records() -> Segment:
+    """Make a log in which all cursors reach the end of their stretch, since all stretches are equal."""
+    return Segment().append(*[b"body"] * 60)
+
+
+@pytest.mark.parametrize("lanes", [1, 20, 60])
+def test_scan_equals_the_chain_of_a_log_torn_anywhere(lanes: int) -> None:
+    log = equal_records()
+    while len(log.data) > log.starts[-2] - 3:
+        assert_scans_as_chain(Log(bytes(log.data)), lanes=lanes)
+        log.shrink(1)
+
+
+@pytest.mark.parametrize("at", [SIZE_AT, MAGIC_AT, BODY_LENGTH_AT])
+@pytest.mark.parametrize("number", [0, 1, -1, 90, 91, 107, 1000, (1 << 31) - 1, -(1 << 31)])
+def test_scan_equals_the_chain_with_any_record_broken(at: int, number: int) -> None:
+    sound = equal_records()
+    for start in sound.starts:
+        data = bytearray(sound.data)
+        struct.pack_into(">i", data, start + at, number)
+
+        assert_scans_as_chain(Log(bytes(data)), lanes=20)
+
+
+@pytest.mark.parametrize("number", [0, 1, -1, 90, -(1 << 31)])
+def test_scan_ends_where_every_second_record_has_a_size_that_leads_nowhere(number: int) -> None:
+    log = equal_records()
+    for start in log.starts[1::2]:
+        struct.pack_into(">i", log.data, start, number)
+
+    assert_scans_as_chain(Log(bytes(log.data)), lanes=60)
+
+
+@pytest.mark.parametrize("shift", range(8))
+@pytest.mark.parametrize("version", [1, 2])
+def test_cursors_do_the_work_of_single_steps(monkeypatch: pytest.MonkeyPatch, shift: int, version: int) -> None:
+    """The walk would be correct, though slow, if cursors read nonsense: single steps correct them."""
+    log = Segment().append(*[b"body"] * 1000, version=version)
+    stepped = []
+    single_steps = lockstep._single_steps
+
+    def count_steps(data: memoryview, position: int, stop: int, lead: int) -> tuple[list[int], int]:
+        found, arrived = single_steps(data, position, stop, lead)
+        stepped.extend(found)
+        return found, arrived
+
+    monkeypatch.setattr(lockstep, "_single_steps", count_steps)
+
+    assert_scans_as_chain(Log(bytes(log.data)), lanes=100, shift=shift)
+    assert len(stepped) < 20
+
+
+def small_log() -> Log:
+    inside = Segment(start_offset=BODY_AT).append(b"decoy", b"decoy", b"decoy")
+    segment = Segment().append(bytes(inside.data), b"two", b"").append(b"three", version=2, born_host=("::1", 1))
+    return Log(bytes(segment.data) + bytes(20), 0, segment.starts)
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 100])
+def test_scan_equals_the_chain_from_every_begin(lanes: int) -> None:
+    log = small_log()
+    for begin in range(len(log.data) + 3):
+        assert_scans_as_chain(log, begin, lanes=lanes)
+
+
+@pytest.mark.parametrize("lanes", [1, 3, 100])
+def test_scan_equals_the_chain_to_every_end(lanes: int) -> None:
+    log = small_log()
+    for begin in log.starts:
+        for end in range(len(log.data) + 3):
+            assert_scans_as_chain(log, begin, end, lanes=lanes)
+
+
+@pytest.mark.parametrize("count", [1, 5, 14, 100])
+def test_bodies_full_of_records_with_right_offsets_are_not_believed(count: int) -> None:
+    log = Segment()
+    for _ in range(40):
+        inside = Segment(start_offset=len(log.data) + BODY_AT).append(*[b"decoy"] * count)
+        log.append(bytes(inside.data)).append(b"true")
+
+    for lanes in (1, 13, 50, 500, 4096):
+        assert_scans_as_chain(Log(bytes(log.data)), lanes=lanes)
+
+
+def test_every_split_of_a_log_finds_every_record_once() -> None:
+    log = small_log()
+    raw = np.frombuffer(log.data, np.uint8)
+    for cut in range(len(log.data)):
+        left = scan(raw, 0, cut)
+        right = scan(raw, left.stop)
+
+        assert left.starts.tolist() + right.starts.tolist() == log.starts
+
+
+def test_records_behind_2_gib_of_the_log_are_found() -> None:
+    segment = Segment(start_offset=(1 << 31) - 100).append(*[b"body"] * 50)
+
+    assert segment.scan().starts.tolist() == segment.starts
+
+
+def test_a_large_segment_with_large_records_equals_the_chain() -> None:
+    log = Segment()
+    for number in range(300):
+        log.append(bytes(number * 41 % 9000))
+    log.append_raw(bytes(100_000))
+
+    assert_scans_as_chain(Log(bytes(log.data)))
+    assert len(log.data) > 1 << 20
+
+
+def test_magic_codes_all_over_a_body_do_not_mislead_the_walk() -> None:
+    magic = Record().encode()[4:8]
+    log = Segment().append(b"one", magic * 100_000, b"three")
+
+    assert log.scan().starts.tolist() == log.starts
+
+
+def test_magic_codes_all_over_a_body_are_looked_at_a_bounded_number_of_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise a hostile segment would take minutes."""
+    log = Segment().append(Record().encode()[4:7] * 700_000)
+    tries = []
+    looks_like_record = lockstep._looks_like_record
+
+    def count_tries(chunk: bytes, position: int, cut: int, start_offset: int | None) -> bool:
+        tries.append(position)
+        return looks_like_record(chunk, position, cut, start_offset)
+
+    monkeypatch.setattr(lockstep, "_looks_like_record", count_tries)
+    lanes = len(log.data) // lockstep._LANE_BYTES
+
+    assert scan(np.frombuffer(log.data, np.uint8)).starts.tolist() == [0]
+    assert len(tries) <= lanes * 200

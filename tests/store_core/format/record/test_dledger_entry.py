@@ -1,11 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Each way to break an entry of a DLedger log has its name; a sound one is its record."""
+"""Each way to break an entry of a DLedger log has its name; walks with many cursors follow them as one by one."""
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from store_core.format.record.scan import RecordCheck, StopReason, check_entry
+from store_core.format.columnar.lockstep import scan
+from store_core.format.record.scan import Framing, RecordCheck, StopReason, check_entry, follow_frames
 from tests import builders
 from tests.dledger_logs import (
     BODY_LENGTH_AT,
@@ -17,6 +21,7 @@ from tests.dledger_logs import (
     TERM_AT,
     DLedgerLog,
 )
+from tests.segment import assert_same_scan
 
 START = 1 << 40
 
@@ -98,3 +103,88 @@ def test_an_entry_further_on_need_not_continue() -> None:
 )
 def test_fewer_than_eight_bytes_hold_no_entry(rest: bytes, reason: StopReason) -> None:
     assert reason is check_entry(memoryview(rest), 0).reason
+
+
+FIELDS = [MAGIC_AT, SIZE_AT, INDEX_AT, TERM_AT, POSITION_AT, BODY_LENGTH_AT, HEAD_SIZE, HEAD_SIZE + 4, HEAD_SIZE + 84]
+NUMBERS = [0, 1, -1, 48, 91, 138, 139, 140, 255, (1 << 31) - 1, -(1 << 31), (1 << 63) - 1]
+lanes = st.sampled_from([None, 1, 2, 12, 13, 40])
+
+
+@st.composite
+def entry_logs(draw: st.DrawFn) -> DLedgerLog:
+    """Draw a file of up to 40 entries; bodies may hold entries, too."""
+    log = DLedgerLog(1 << 20, draw(st.sampled_from([0, 1 << 20, 1 << 40])))
+    term = 0
+    for kind in draw(st.binary(max_size=40)):
+        term += kind % 7 == 0
+        body = bytes(log.data[-(kind % 200) :]) if kind % 5 == 0 else b"x" * (kind % 30)
+        host = ("::1", 1) if kind % 11 == 0 else ("10.1.2.3", 5555)
+        log.append(body, term=term, version=1 + (kind % 3 == 0), born_host=host)
+    log.data += draw(st.sampled_from([b"", bytes(5), bytes(200), b"\xff\xff\xff\xff\0\0\0\x20" + bytes(24)]))
+    return log
+
+
+@st.composite
+def broken_logs(draw: st.DrawFn) -> DLedgerLog:
+    """Draw a file with up to three changed fields, or bytes cut off."""
+    log = draw(entry_logs())
+    for _ in range(draw(st.integers(1, 3)) if log.entries else 0):
+        at = draw(st.sampled_from(log.entries)) - log.start_offset + draw(st.sampled_from(FIELDS))
+        width = draw(st.sampled_from([1, 4, 8]))
+        number = draw(st.sampled_from(NUMBERS) | st.integers(-(1 << 63), (1 << 63) - 1))
+        part = (number & (1 << 8 * width) - 1).to_bytes(width, "big")[: len(log.data) - at]
+        log.data[at : at + len(part)] = part
+    del log.data[len(log.data) - draw(st.integers(0, min(len(log.data), 60))) :]
+    return log
+
+
+def assert_walks_agree(log: DLedgerLog, begin: int = 0, end: int | None = None, *, lanes: int | None = None) -> None:
+    data = bytes(log.data)
+    expected = follow_frames(memoryview(data), begin, end, log.start_offset, Framing.ENTRIES)
+
+    raw = np.frombuffer(data, np.uint8)
+    assert_same_scan(expected, scan(raw, begin, end, log.start_offset, Framing.ENTRIES, lanes=lanes))
+
+
+@given(entry_logs() | broken_logs(), lanes)
+def test_scan_equals_the_entries_one_by_one(log: DLedgerLog, lanes: int | None) -> None:
+    assert_walks_agree(log, lanes=lanes)
+
+
+@given(entry_logs() | broken_logs(), lanes, st.data())
+def test_scan_equals_the_entries_of_any_range(log: DLedgerLog, lanes: int | None, data: st.DataObject) -> None:
+    places = st.sampled_from([0, *(each - log.start_offset for each in log.entries)]) | st.integers(0, len(log.data))
+    begin, end = data.draw(places), data.draw(st.none() | places)
+
+    assert_walks_agree(log, begin, end, lanes=lanes)
+
+
+@given(st.binary(max_size=300))
+def test_scan_equals_the_entries_on_any_bytes(data: bytes) -> None:
+    log = DLedgerLog()
+    log.data += data
+
+    assert_walks_agree(log)
+
+
+@pytest.mark.parametrize("lanes", [None, 20])
+def test_all_entries_of_a_sound_file_are_found_by_cursors(lanes: int | None) -> None:
+    log = DLedgerLog(1 << 20)
+    for _ in range(500):
+        log.append(b"body")
+    found = scan(np.frombuffer(bytes(log.data), np.uint8), framing=Framing.ENTRIES, lanes=lanes)
+
+    assert log.entries == found.starts.tolist()
+    assert len(log.data) == found.stop
+
+
+def test_a_window_continues_the_last_sound_entry_before_it() -> None:
+    log = DLedgerLog(1 << 20)
+    for index in (0, 1, 3):
+        log.append(b"body", index=index)
+    raw = np.frombuffer(bytes(log.data), np.uint8)
+    begin = log.entries[2]
+
+    assert 1 == scan(raw, begin, framing=Framing.ENTRIES).starts.size
+    assert 0 == scan(raw, begin, framing=Framing.ENTRIES, previous=log.entries[1]).starts.size
+    assert 1 == scan(raw, begin, framing=Framing.ENTRIES, previous=log.entries[0]).starts.size
