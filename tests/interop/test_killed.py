@@ -57,7 +57,8 @@ _BUFFERED: Final = "put-pool"
 
 def kill(names: list[str], kills: int, folder: Path) -> None:
     """Leave killed writers' folders, by a process of their own."""
-    command = [sys.executable, "-m", "tests.store_core.kills.left", str(kills), str(_SEED), str(folder), *names]
+    words = ("leave", str(kills), str(_SEED), str(folder), *names)
+    command = [sys.executable, "-m", "tests.store_core.kills.targets", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)  # noqa: S603 -- our own
     assert done.returncode == 0, done.stderr
 

@@ -20,7 +20,7 @@ from typing import Any, Final
 from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog import answers
-from tests.store_core.kills.fate import Fate
+from tests.store_core.kills.campaign import Fate
 
 TABLE: Final = "judged.db.messages"
 

@@ -5,28 +5,44 @@ from __future__ import annotations
 
 import errno
 import gzip
+import json
 import os
+import shutil
+import tarfile
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
 
+from store_core import DefaultMessageStore, rebuild_consume_queue, rebuild_index
 from store_core.answers import (
     Lag,
     Retention,
+    check,
     dead_letters,
     delays,
+    diff,
     export,
     lag,
+    plan_repair,
     prove,
+    recover,
     redact,
+    repair,
     replay,
+    salvage,
     trace,
     transactions,
 )
 from store_core.answers.disk_forecast import mistaken_settings
 from store_core.answers.report import Verdict
-from store_core.errors import CorruptRecordError, InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
+from store_core.errors import (
+    CorruptRecordError,
+    InvalidOptionError,
+    SegmentLayoutError,
+    StoreNotFoundError,
+    UnsupportedStoreError,
+)
 from store_core.files.file_system import OsFileSystem
 from store_core.store.export.export_ledger import ExportLedger
 from store_core.store.message_store_config import MessageStoreConfig
@@ -36,7 +52,11 @@ from tests.life_logs import BEGIN, LifeLog, write_config
 from tests.store_core.answers.asked import answers_at
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    from store_core.format.release import Release
+
 
 CONFIGS = ("consumerOffset.json", "delayOffset.json", "subscriptionGroup.json", "topics.json")
 OFFSETS = {"offsetTable": {"orders@billing": {"0": 1}}}
@@ -354,3 +374,84 @@ def test_an_offset_below_0_of_a_queue_that_is_not_there_is_of_an_empty_one(root:
     (row,) = (row for row in lag(root).tables["queues"].to_pylist() if row["topic"] == "orders")
 
     assert ("empty", 0) == (row["state"], row["messages"])
+
+
+SEGMENT = 2048
+REFUSING: dict[str, Callable[[Path], Any]] = {
+    "check": check,
+    "diff": lambda path: diff(path, path),
+    "plan_repair": plan_repair,
+    "rebuild_consume_queue": rebuild_consume_queue,
+    "rebuild_index": rebuild_index,
+    "redact": lambda path: redact(path, path.parent / "copy", text="body"),
+    "salvage": salvage,
+}
+
+
+@pytest.fixture
+def packed(tmp_path: Path) -> Path:
+    """Make a log of several segments, and the queues of it."""
+    log = LogBuilder(SEGMENT)
+    while len(log.records) < 60:
+        log.append(b"body")
+    root = log.write(tmp_path / "store")
+    rebuild_consume_queue(root)
+    shutil.move(root / "rebuilt" / "consumequeue", root)
+    return root
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
+
+
+def compressed(root: Path, number: int) -> Path:
+    """Compress one of the segments as gzip does."""
+    path = sorted((root / "commitlog").iterdir())[number]
+    other = path.with_name(f"{path.name}.gz")
+    other.write_bytes(gzip.compress(path.read_bytes()))
+    path.unlink()
+    return other
+
+
+@pytest.mark.parametrize("answer", [*REFUSING, "recover"])
+def test_an_archive_is_refused_with_what_to_do(packed: Path, tmp_path: Path, answer: str) -> None:
+    with tarfile.open(tmp_path / "backup.tar.gz", "w:gz") as backup:
+        backup.add(packed, "store")
+    with pytest.raises(UnsupportedStoreError, match=r"backup\.tar\.gz is an archive: .* Unpack it"):
+        (REFUSING | {"recover": recover})[answer](tmp_path / "backup.tar.gz")
+
+
+def test_a_repair_of_an_archive_is_refused_before_anything_is_locked(packed: Path, tmp_path: Path) -> None:
+    (tmp_path / "plan.json").write_text(json.dumps(plan_repair(packed).to_json()))
+    with tarfile.open(tmp_path / "backup.tar", "w") as backup:
+        backup.add(packed, "store")
+    with pytest.raises(UnsupportedStoreError, match=r"backup\.tar is an archive"):
+        repair(tmp_path / "backup.tar", tmp_path / "plan.json")
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+@pytest.mark.parametrize("answer", REFUSING)
+def test_a_compressed_segment_is_refused_by_name_wherever_it_is_in_the_log(
+    packed: Path, answer: str, number: int
+) -> None:
+    path = compressed(packed, number)
+    before = contents(packed)
+
+    with pytest.raises(UnsupportedStoreError, match=f"{path} is compressed: .* put what it expands to in its place"):
+        REFUSING[answer](packed)
+    assert before == contents(packed)
+    assert not (packed.parent / "copy").exists()
+
+
+@pytest.mark.parametrize("number", [0, 1, -1])
+@pytest.mark.parametrize("release", ["4.3", "4.9", "5.5"])
+def test_no_release_opens_a_log_with_a_compressed_segment(packed: Path, release: Release, number: int) -> None:
+    path = compressed(packed, number)
+    before = contents(packed)
+    report = recover(packed, release=release)
+
+    assert "refused" == report.verdict.value
+    assert f"{path}: expected a segment of {SEGMENT} bytes" in report.tables["releases"]["refusal"][0].as_py()
+    with pytest.raises(SegmentLayoutError, match=f"{path}: .* put what it expands to in its place"):
+        DefaultMessageStore.open(packed, MessageStoreConfig(release=release))
+    assert before.items() <= contents(packed).items()

@@ -19,7 +19,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.store.store_state import StoreCheckpoint
 from tests.store_core.answers.planting import Expected, Fault, StoreCopy, fault_named, largest_queue, plant
-from tests.store_core.answers.planting.index_faults import INDEX_FAULTS
+from tests.store_core.answers.planting.other_faults import INDEX_FAULTS
 from tests.store_core.answers.planting.queue_faults import QUEUE_FAULTS
 from tests.store_core.answers.planting.store_copy import IndexCopy, patch
 from tests.store_core.files.store_kinds import every_file

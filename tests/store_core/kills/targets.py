@@ -3,6 +3,8 @@
 
 Run as ``python -m tests.store_core.kills.targets KILLS SEED FOLDER NAME ...``: for each name a line of JSON goes to
 standard output, with the numbers of the campaign. It needs a process of its own, which has no threads to lose in forks.
+After ``leave`` nothing is checked: FOLDER/NAME/0, 1, ... are what the kills of a writer left, for somebody else to look
+at, and FOLDER/NAME/told.json is what each had been told by then.
 """
 
 from __future__ import annotations
@@ -40,7 +42,7 @@ from store_core.store.rebuild.plan import RebuildOptions
 from store_core.store.sink.commit import SinkCommit
 from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger
 from store_core.store.sink.directory import SinkDirectory
-from tests.store_core.kills.campaign import Target, run_campaign
+from tests.store_core.kills.campaign import Target, leave_killed, run_campaign
 from tests.store_core.rebuilt import queue_files
 from tests.store_core.store.sink.staging import stage
 
@@ -494,8 +496,15 @@ TARGETS: Final[dict[str, Target]] = {
 """By name."""
 
 if __name__ == "__main__":
-    kills, seed, folder, *names = sys.argv[1:]
+    is_left = sys.argv[1] == "leave"
+    kills, seed, folder, *names = sys.argv[1 + is_left :]
     for each in names:
-        done = run_campaign(TARGETS[each], int(kills), int(seed), Path(folder))
-        sys.stdout.write(json.dumps({"target": each, "killed": done.killed, **asdict(done)}) + "\n")
-        sys.stdout.flush()
+        if is_left:
+            place = Path(folder, each)
+            place.mkdir()
+            told = leave_killed(TARGETS[each], int(kills), int(seed), place)
+            (place / "told.json").write_text(json.dumps(told))
+        else:
+            done = run_campaign(TARGETS[each], int(kills), int(seed), Path(folder))
+            sys.stdout.write(json.dumps({"target": each, "killed": done.killed, **asdict(done)}) + "\n")
+            sys.stdout.flush()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whatever writer is killed, at any call or time: nothing is lost, nothing is half there, and the next run works."""
+"""Whatever writer is killed or troubled, at any call: nothing told is lost or half there, and the next run works."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from tests.store_core.kills.targets import TARGETS
+from tests.store_core.kills.troubles import KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
 
 pytestmark = pytest.mark.slow
 
@@ -25,9 +27,9 @@ _SLICE: Final = ("put", "append-batch", "rebuild", "sink-stream", "config-files"
 _ANSWERS: Final = ("repair", "redact", "export", "replay", "replay-new")
 
 
-def run(names: Sequence[str], kills: int, folder: Path) -> list[dict[str, Any]]:
-    """Run campaigns in a process of their own."""
-    command = [sys.executable, "-m", "tests.store_core.kills.targets", str(kills), str(_SEED), str(folder), *names]
+def run(kind: str, number: int, folder: Path, *words: str) -> list[dict[str, Any]]:
+    """Run campaigns of kills or troubles in a process of their own."""
+    command = [sys.executable, "-m", f"tests.store_core.kills.{kind}", str(number), str(_SEED), str(folder), *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)  # noqa: S603 -- our own
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
@@ -35,7 +37,7 @@ def run(names: Sequence[str], kills: int, folder: Path) -> list[dict[str, Any]]:
 
 @pytest.mark.parametrize("names", [_SLICE, _ANSWERS], ids=["stores", "answers"])
 def test_a_few_kills_of_some_writers_lose_nothing(names: Sequence[str], tmp_path: Path) -> None:
-    done = run(names, _KILLS, tmp_path)
+    done = run("targets", _KILLS, tmp_path, *names)
 
     assert list(names) == [each["target"] for each in done]
     assert all(each["killed"] == _KILLS and each["calls"] > 40 for each in done)
@@ -45,14 +47,14 @@ def test_a_few_kills_of_some_writers_lose_nothing(names: Sequence[str], tmp_path
 @pytest.mark.timeout(0)
 @pytest.mark.parametrize("name", TARGETS)
 def test_a_thousand_kills_of_each_writer_lose_nothing(name: str, tmp_path: Path) -> None:
-    (done,) = run([name], 1000, tmp_path)
+    (done,) = run("targets", 1000, tmp_path, name)
 
     assert done["killed"] == 1000
 
 
 def test_a_process_dies_at_the_call_that_was_chosen(tmp_path: Path) -> None:
     script = (
-        "import os, sys; from pathlib import Path; from tests.store_core.kills.fate import Fate\n"
+        "import os, sys; from pathlib import Path; from tests.store_core.kills.campaign import Fate\n"
         "folder, last = Path(sys.argv[1]), int(sys.argv[2])\n"
         "fate = Fate(folder, last); fate.watch()\n"
         "file = os.open(folder / 'f', os.O_CREAT | os.O_RDWR)\n"
@@ -74,3 +76,30 @@ def test_a_process_dies_at_the_call_that_was_chosen(tmp_path: Path) -> None:
     assert left["f"] in (0, 1000)
     assert ("", {"f": 1000}) == died(3)
     assert ("", {"f": 1000}) == died(4)
+
+
+_TROUBLED: Final = ("put", "sink-stream")
+_NEVER_REFUSED: Final = ("short", "signals", "clock")
+
+
+def check_ends(ends: list[dict[str, Any]], runs: int) -> None:
+    """Check that all went well, and that troubles were troubles where a writer can't go on."""
+    assert [] == [each["failed"] for each in ends if "failed" in each]
+    assert {runs} == {sum(each.get(end, 0) for end in ("done", "refused", "replaced")) for each in ends}
+    assert {runs} == {each["done"] for each in ends if each["kind"] in _NEVER_REFUSED}
+    assert {runs} == {each["refused"] for each in ends if each["kind"] == "read-only"}
+
+
+def test_some_writers_bear_a_trouble_of_each_kind(tmp_path: Path) -> None:
+    ends = run("troubles", 1, tmp_path, ",".join(KINDS), ",".join(_TROUBLED))
+
+    assert [(name, kind) for name in _TROUBLED for kind in KINDS] == [(each["target"], each["kind"]) for each in ends]
+    check_ends(ends, 1)
+    assert any("refused" in each for each in ends if each["kind"] == "errors")
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("name", TARGETS)
+def test_each_writer_bears_many_troubles(name: str, tmp_path: Path) -> None:
+    check_ends(run("troubles", 100, tmp_path, ",".join(KINDS), name), 100)

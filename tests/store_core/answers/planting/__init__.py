@@ -5,12 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from tests.store_core.answers.planting.fault import Expected, Fault, counts_of
-from tests.store_core.answers.planting.index_faults import INDEX_FAULTS
 from tests.store_core.answers.planting.log_faults import LOG_FAULTS
-from tests.store_core.answers.planting.other_faults import OTHER_FAULTS
+from tests.store_core.answers.planting.other_faults import INDEX_FAULTS, OTHER_FAULTS
 from tests.store_core.answers.planting.queue_faults import QUEUE_FAULTS
-from tests.store_core.answers.planting.store_copy import QueueCopy, StoreCopy
+from tests.store_core.answers.planting.store_copy import Expected, Fault, QueueCopy, StoreCopy, counts_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.format.layout import MagicCode
 from store_core.store.rebuild.findings import FindingKind
-from tests.store_core.answers.planting.fault import Expected, Fault
-from tests.store_core.answers.planting.store_copy import Record, StoreCopy, patch
+from tests.store_core.answers.planting.store_copy import Expected, Fault, Record, StoreCopy, patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.format.layout import BATCH_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_EXT_UNIT, unit_dtype
 from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
 from store_core.store.rebuild.findings import FindingKind
-from tests.store_core.answers.planting.fault import Expected, Fault
-from tests.store_core.answers.planting.store_copy import QueueCopy, StoreCopy, patch
+from tests.store_core.answers.planting.store_copy import Expected, Fault, QueueCopy, StoreCopy, patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

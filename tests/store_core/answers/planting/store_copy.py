@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A copy of a store whose records, units and entries can be picked by chance, and overwritten."""
+"""A copy of a store, whose records, units and entries are picked by chance, and kinds of faults planted there."""
 
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -17,7 +18,10 @@ from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.queue.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
     from pathlib import Path
+
+    from store_core.store.rebuild.findings import FindingKind
 
 
 Unit = tuple[int, int, int]
@@ -266,3 +270,40 @@ class StoreCopy:
     def log_end(self) -> int:
         last = self.records()[-1]
         return last.offset + last.size
+
+
+SOUND: Final = ("5.3.3/propcrc", "4.9.7/lmq", "5.5.0/tx")
+"""Golden stores that RocketMQ closed, of three releases, with plain queues and an index."""
+
+
+class Expected(NamedTuple):
+    """A kind of findings that a fault causes: how many, and where the first is, as far as that is one place."""
+
+    kind: FindingKind
+    number: int = 1
+    begin: int | None = None
+    queue_offset: int | None = None
+    place: tuple[str, int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A kind of fault.
+
+    * `plant`: Plants one into a copy of a store, and returns what is to be found: nothing else may be.
+    * `stores`: The golden stores that it can be planted into.
+    """
+
+    plant: Callable[[StoreCopy], list[Expected]]
+    stores: tuple[str, ...] = SOUND
+
+    def __str__(self) -> str:
+        return self.plant.__name__
+
+
+def counts_of(expected: Iterable[Expected]) -> dict[str, int]:
+    """Return how many findings of each kind there have to be."""
+    counts: Counter[str] = Counter()
+    for each in expected:
+        counts[str(each.kind)] += each.number
+    return dict(counts)
