@@ -22,8 +22,8 @@ from tests.store_core.answers.planting import plant
 from tests.store_core.files.rocksdbs import bound, bound_key
 from tests.store_core.files.store_kinds import every_file
 from tests.store_core.queue.consume_queues import units_in
-from tests.store_core.queue.test_rocksdb_queues import STORES, queues_of
 from tests.store_core.rebuilt import index_files
+from tests.store_core.snapshot.test_queues import STORES, queues_of
 
 if TYPE_CHECKING:
     from pathlib import Path

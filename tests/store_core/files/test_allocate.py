@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments that are allocated in advance."""
+"""Segments that are allocated in advance, and write buffers that are borrowed."""
 
 from __future__ import annotations
 
 import errno
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from store_core.files.clock import SystemClock
-from store_core.files.mapped_file import TransientStorePool
+from store_core.files.mapped_file import TransientStorePool, anonymous_memory
 from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
 from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.store_core.fakes import FakeClock, FaultyFileSystem
+
 
 SIZE = 1024
 
@@ -198,3 +199,51 @@ def test_who_waits_when_the_service_ends_is_told(
     clock.while_waiting = service.finish
     with pytest.raises(OSError, match="given up at shutdown"):
         service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
+
+
+def resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text(encoding="ascii").split()[1])
+
+
+def test_buffers_are_lent_until_none_is_left() -> None:
+    pool = TransientStorePool(2, 100)
+    lent = [pool.borrow() for _ in range(3)]
+
+    assert [buffer is None for buffer in lent] == [False, False, True]
+    assert pool.available_buffers == 0
+    assert lent[0] is not None
+    pool.give_back(lent[0])
+    assert pool.borrow() is lent[0]
+
+
+def test_buffers_are_of_the_segments_size_and_writable() -> None:
+    buffer = TransientStorePool(1, 1000).borrow()
+
+    assert buffer is not None
+    assert len(buffer) == 1000
+    buffer[999] = 7
+    assert buffer[999] == 7
+
+
+def test_a_pool_that_runs_low_is_reported(caplog: pytest.LogCaptureFixture) -> None:
+    pool = TransientStorePool(5, 10)
+    for _ in range(4):
+        pool.borrow()
+
+    assert [record.args for record in caplog.records] == [(1, 5)]
+
+
+def test_a_destroyed_pool_has_no_buffers() -> None:
+    pool = TransientStorePool(2, 10)
+    pool.destroy()
+
+    assert pool.borrow() is None
+
+
+def test_memory_is_used_only_where_it_is_touched() -> None:
+    before = resident_pages()
+    memory = anonymous_memory(1 << 30)
+    memory[-1] = 1
+
+    assert memory[1 << 29] == 0
+    assert resident_pages() - before < 1000

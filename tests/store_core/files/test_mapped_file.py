@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One segment: its positions, its page rules, and what remains of a failed append."""
+"""One segment: its positions, its page rules, the order of its writes, and what remains of a failed append."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import errno
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from store_core.errors import SegmentLayoutError
-from store_core.files.mapped_file import RECORD_SEAL, MappedFile, TransientStorePool
+from store_core.files.mapped_file import OS_PAGE_SIZE, RECORD_SEAL, MappedFile, TransientStorePool, commit_steps
 from store_core.files.segment_file import file_name_of, offset_of
 from store_core.format.message import AppendMessageResult, AppendMessageStatus
 
@@ -20,7 +22,6 @@ if TYPE_CHECKING:
     from store_core.files.mapped_file import AppendCallback
     from tests.store_core.fakes import FaultyFileSystem
 
-    MakeFile = Callable[..., MappedFile]
 
 SIZE = 1 << 16
 START = 3 * SIZE
@@ -32,7 +33,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def make(path: Path, disk: FaultyFileSystem) -> MakeFile:
+def make(path: Path, disk: FaultyFileSystem) -> Callable[..., MappedFile]:
     def made(pool: TransientStorePool | None = None, size: int = SIZE) -> MappedFile:
         return MappedFile.create(path, size, disk, pool)
 
@@ -40,7 +41,7 @@ def make(path: Path, disk: FaultyFileSystem) -> MakeFile:
 
 
 @pytest.fixture
-def file(make: MakeFile) -> MappedFile:
+def file(make: Callable[..., MappedFile]) -> MappedFile:
     return make()
 
 
@@ -104,7 +105,7 @@ def test_a_name_that_is_no_64_bit_integer_is_refused(name: str, tmp_path: Path) 
 # ---- appending
 
 
-def test_a_new_file_takes_no_blocks_of_the_disk(make: MakeFile, path: Path) -> None:
+def test_a_new_file_takes_no_blocks_of_the_disk(make: Callable[..., MappedFile], path: Path) -> None:
     make(size=1 << 30)
 
     assert path.stat().st_size == 1 << 30
@@ -180,7 +181,13 @@ def test_a_callback_can_not_claim_more_than_there_is(file: MappedFile, claimed: 
 )
 @pytest.mark.parametrize("step", ["flush", "commit"])
 def test_whole_pages_decide_unless_the_file_is_full(
-    make: MakeFile, disk: FaultyFileSystem, step: str, wrote: int, flushed: int, least_pages: int, expected: bool
+    make: Callable[..., MappedFile],
+    disk: FaultyFileSystem,
+    step: str,
+    wrote: int,
+    flushed: int,
+    least_pages: int,
+    expected: bool,
 ) -> None:
     file = make(TransientStorePool(1, SIZE) if step == "commit" else None)
     file.append(b"x" * flushed)
@@ -224,7 +231,7 @@ def test_what_comes_during_a_flush_is_not_counted_as_flushed(file: MappedFile, d
 # ---- write buffer
 
 
-def test_readers_see_committed_bytes_only(make: MakeFile, path: Path) -> None:
+def test_readers_see_committed_bytes_only(make: Callable[..., MappedFile], path: Path) -> None:
     file = make(TransientStorePool(1, SIZE))
     file.append(b"one")
     file.append_with(writing(b"two"))
@@ -239,7 +246,9 @@ def test_readers_see_committed_bytes_only(make: MakeFile, path: Path) -> None:
     assert positions(file) == (6, 6, 0)
 
 
-def test_of_a_blank_record_in_the_write_buffer_all_that_is_left_is_committed(make: MakeFile, path: Path) -> None:
+def test_of_a_blank_record_in_the_write_buffer_all_that_is_left_is_committed(
+    make: Callable[..., MappedFile], path: Path
+) -> None:
     file = make(TransientStorePool(1, SIZE))
     file.append_with(writing(b"roomMAGI", AppendMessageStatus.END_OF_FILE, SIZE))
     file.commit(0)
@@ -247,7 +256,7 @@ def test_of_a_blank_record_in_the_write_buffer_all_that_is_left_is_committed(mak
     assert path.read_bytes() == b"roomMAGI" + bytes(SIZE - 8)
 
 
-def test_closing_loses_what_was_not_committed_and_says_so(make: MakeFile) -> None:
+def test_closing_loses_what_was_not_committed_and_says_so(make: Callable[..., MappedFile]) -> None:
     pool = TransientStorePool(1, SIZE)
     file = make(pool)
     file.append(b"one")
@@ -318,7 +327,7 @@ def append_and_commit(file: MappedFile) -> None:
 
 @pytest.mark.parametrize(("put", "buffers"), [(append_in_bulk, 0), (append_one, 0), (append_and_commit, 1)])
 def test_the_first_bytes_of_a_record_are_written_last(
-    make: MakeFile, disk: FaultyFileSystem, path: Path, put: Callable[[MappedFile], None], buffers: int
+    make: Callable[..., MappedFile], disk: FaultyFileSystem, path: Path, put: Callable[[MappedFile], None], buffers: int
 ) -> None:
     file = make(TransientStorePool(buffers, SIZE) if buffers else None)
     before: list[bytes] = []
@@ -329,7 +338,9 @@ def test_the_first_bytes_of_a_record_are_written_last(
     assert path.read_bytes()[:11] == b"SIZErecord\0"
 
 
-def test_a_commit_that_failed_is_tried_again(make: MakeFile, disk: FaultyFileSystem, path: Path) -> None:
+def test_a_commit_that_failed_is_tried_again(
+    make: Callable[..., MappedFile], disk: FaultyFileSystem, path: Path
+) -> None:
     file = make(TransientStorePool(1, SIZE))
     file.append(b"one")
     disk.fail("write", errno.EIO)
@@ -412,7 +423,7 @@ def test_bytes_behind_the_end_stay_unless_they_are_cleared(file: MappedFile, pat
     assert positions(file) == (3, 3, 3)
 
 
-def test_clearing_a_tail_fills_no_holes(make: MakeFile, path: Path) -> None:
+def test_clearing_a_tail_fills_no_holes(make: Callable[..., MappedFile], path: Path) -> None:
     file = make(size=1 << 30)
     file.append(b"x" * 10_000)
     file.set_position(1, clear_tail=True)
@@ -448,3 +459,70 @@ def test_a_destroyed_file_is_not_synced_any_more(file: MappedFile, disk: FaultyF
 
     assert file.flush(0) == 3
     assert disk.count("sync") == syncs
+
+
+SIZES = st.lists(st.one_of(st.integers(8, 300), st.integers(300, 3 * OS_PAGE_SIZE)), min_size=1, max_size=40)
+
+
+def records_of(sizes: list[int]) -> bytes:
+    return b"".join(size.to_bytes(RECORD_SEAL, "big") + b"x" * (size - RECORD_SEAL) for size in sizes)
+
+
+def writes_of(data: bytes, position: int) -> list[tuple[int, bytes]]:
+    """Return the calls of ``pwrite``: where, and what."""
+    calls = []
+    for part, seal in commit_steps(memoryview(data), position):
+        piece = data[part]
+        if seal:
+            calls.append((position + part.start + seal, piece[seal:]))
+        calls.append((position + part.start, piece[:seal] if seal else piece))
+    return calls
+
+
+@given(SIZES, st.integers(0, 3 * OS_PAGE_SIZE), st.data())
+def test_a_kill_at_any_page_of_any_write_leaves_whole_records_and_nothing_that_looks_like_one(
+    sizes: list[int], position: int, data: st.DataObject
+) -> None:
+    records = records_of(sizes)
+    calls = writes_of(records, position)
+    last = data.draw(st.integers(0, len(calls) - 1))
+    file = bytearray(position + len(records))
+    for where, what in calls[:last]:
+        file[where : where + len(what)] = what
+    where, what = calls[last]
+    pages = range(where - where % OS_PAGE_SIZE + OS_PAGE_SIZE, where + len(what), OS_PAGE_SIZE)
+    done = data.draw(st.sampled_from([0, len(what), *(page - where for page in pages)]))
+    file[where : where + done] = what[:done]
+
+    at, number = position, 0
+    while number < len(sizes) and file[at : at + sizes[number]] == records_of([sizes[number]]):
+        at += sizes[number]
+        number += 1
+    begun = sizes[number] if number < len(sizes) else 0
+
+    assert not any(file[at + begun :])
+    is_split = at // OS_PAGE_SIZE != (at + RECORD_SEAL - 1) // OS_PAGE_SIZE  # of its size, a part may be there
+    assert is_split or not any(file[at : at + min(begun, RECORD_SEAL)])
+
+
+@given(SIZES, st.integers(0, 3 * OS_PAGE_SIZE))
+def test_all_is_written_once(sizes: list[int], position: int) -> None:
+    records = records_of(sizes)
+    file = bytearray(position + len(records))
+    calls = writes_of(records, position)
+    for where, what in calls:
+        file[where : where + len(what)] = what
+
+    assert file[position:] == records
+    assert len(records) == sum(len(what) for _, what in calls)
+
+
+@pytest.mark.parametrize("data", [b"abc", b"\0\0\0\0rest", b"\0\0\0\x09end", b"\xff\xff\xff\xffrest", b""])
+def test_what_is_no_record_is_one_write(data: bytes) -> None:
+    assert [data] if data else [] == [data[part] for part, _ in commit_steps(memoryview(data), 0)]
+
+
+def test_small_records_are_written_by_pages() -> None:
+    calls = writes_of(records_of([100] * 1000), 0)
+
+    assert len(calls) < 3.5 * 100_000 / OS_PAGE_SIZE

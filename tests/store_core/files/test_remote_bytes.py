@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bytes of a remote file arrive in their places, in memory that is used again, and are never those of another."""
+"""Bytes of a remote file arrive in their places, with a bounded number of attempts, and are never those of another."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import fsspec
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from store_core.errors import SegmentVanishedError
+from store_core.errors import SegmentVanishedError, StoreAccessError
 from store_core.files import remote_bytes
 from store_core.files.remote_bytes import RemoteBytes, RemoteFile, RemoteReader
-from store_core.files.storage import StorageSettings, parse_url
-from tests.object_store import BUCKET, ObjectStore
+from store_core.files.storage import NO_SETTINGS, Attempts, StorageSettings, parse_url
+from tests.object_store import BUCKET, Faults, ObjectStore
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    import numpy.typing as npt
+
 
 _PAGE = 1 << 12
 
@@ -83,3 +88,139 @@ def test_further_stream_of_a_file_that_grew_is_refused(server: ObjectStore) -> N
     reader._idle.clear()
     with pytest.raises(SegmentVanishedError, match="it has 4097 bytes, not 4096"):
         reader.read_into(0, np.empty(10, np.uint8))
+
+
+class Pauses:
+    """A clock that only remembers for how long it was asked to sleep."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def now_ms(self) -> int:
+        return 0
+
+    def monotonic(self) -> float:
+        return 0.0
+
+    def sleep(self, seconds: float) -> None:
+        self.seconds.append(seconds)
+
+    def wait(self, event: object, seconds: float | None) -> bool:
+        raise NotImplementedError
+
+
+class Stream:
+    """A file whose reads fail a few times, or are short."""
+
+    def __init__(self, data: bytes, failures: int, *, is_short: bool) -> None:
+        self.data, self.failures, self.is_short = data, failures, is_short
+
+    def read_at(self, count: int, position: int) -> bytes:
+        if not self.failures:
+            return self.data[position : position + count]
+        self.failures -= 1
+        if self.is_short:
+            return self.data[position : position + count - 1]
+        raise OSError("connection reset")
+
+
+def file(data: bytes, size: int | None = None) -> RemoteFile:
+    """Put a file into memory, and return it as it is listed."""
+    fsspec.filesystem("memory").pipe("/files/segment", data)
+    path = parse_url("memory://files/segment", NO_SETTINGS)
+    assert path is not None
+    return RemoteFile(path, len(data) if size is None else size, 0)
+
+
+@pytest.mark.parametrize("is_short", [False, True])
+def test_range_is_read_again_after_failures(is_short: bool) -> None:
+    clock = Pauses()
+    reader = RemoteReader(file(b"0123456789"), clock)
+    reader._open = Stream(b"0123456789", 3, is_short=is_short)
+    assert reader.read(2, 6) == b"2345"
+    assert clock.seconds == [0.2, 0.4, 0.8]
+
+
+def test_storage_that_keeps_failing_is_an_error_after_five_attempts() -> None:
+    clock = Pauses()
+    reader = RemoteReader(file(b"0123456789"), clock)
+    reader._open = Stream(b"0123456789", 99, is_short=True)
+    with pytest.raises(StoreAccessError, match=r"could not read 4 bytes at position 2, after 8 attempts: expected 4"):
+        reader.read(2, 6)
+    assert clock.seconds == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
+@pytest.mark.parametrize(
+    ("text", "way_on"),
+    [
+        ("AWS Error UNKNOWN (HTTP status 301) during HeadObject: No response body.", "by the setting region"),
+        ("curlCode: 35, SSL connect error: wrong version number", "scheme=http"),
+    ],
+)
+def test_what_a_setting_mends_is_an_error_at_once_and_says_so(text: str, way_on: str) -> None:
+    clock = Pauses()
+    attempts = Attempts("s3://bucket/store", NO_SETTINGS, clock)
+
+    def fail() -> None:
+        raise OSError(text)
+
+    with pytest.raises(StoreAccessError, match=rf"{text[-15:-1]}.*{way_on}.*Check the URL") as caught:
+        attempts.make("read it", fail)
+    assert not clock.seconds
+    assert ".." not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["limit", "short"])
+def test_the_attempts_of_a_client_pass_over_this_failure(kind: str, server: ObjectStore) -> None:
+    """It makes three of its own. Where it learns this, ours can go."""
+    server.place("passed/over", b"x" * 1000)
+    target = np.zeros(1000, np.uint8)
+    with server.file_system.open_input_file(f"{server.bucket}/passed/over") as stream:
+        server.faults = Faults(every=2, kinds=(kind,))
+        server.faults.gets = 1
+        if kind == "limit":
+            with pytest.raises(OSError, match="429"):
+                stream.readinto(target)
+        else:
+            assert target.size == stream.readinto(target)
+            assert not target.all()
+
+
+def test_file_of_another_size_is_not_read() -> None:
+    with pytest.raises(SegmentVanishedError, match="it has 10 bytes, not 9"):
+        RemoteReader(file(b"0123456789", 9))
+
+
+def test_file_that_is_gone_is_named_at_once() -> None:
+    listed = file(b"0123456789")
+    fsspec.filesystem("memory").rm("/files/segment")
+    clock = Pauses()
+    with pytest.raises(SegmentVanishedError, match="memory://files/segment"):
+        RemoteReader(listed, clock)
+    assert not clock.seconds
+
+
+@pytest.mark.parametrize("missing", [1, 3, 16, 17, 40])
+@pytest.mark.parametrize("filler", [0, 255])
+def test_array_that_an_answer_does_not_fill_is_a_short_read(missing: int, filler: int) -> None:
+    class Short:
+        """A stream that says that it filled an array whose end it did not touch."""
+
+        def seek(self, position: int) -> None:
+            assert position >= 0
+
+        def readinto(self, target: npt.NDArray[np.uint8]) -> int:
+            target[: max(target.size - missing, 0)] = filler
+            return target.size
+
+    with pytest.raises(OSError, match="expected 100 bytes"):
+        remote_bytes._fill(Short(), 0, np.empty(100, np.uint8))
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 16, 100])
+def test_array_that_happens_to_end_with_the_mark_is_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remote_bytes, "token_bytes", bytes)  # zeros, as the file has
+    target = np.ones(size, np.uint8)
+    requests = remote_bytes._fill(pa.BufferReader(bytes(1000)), 10, target)
+    assert not target.any()
+    assert requests == (2 if size else 1)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which queues get a record: the definition at its limits, and many records at once as one by one."""
+"""Which queues get a record: the definition at its limits, light queues, and many records at once as one by one."""
 
 from __future__ import annotations
 
@@ -11,20 +11,24 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store_core.format.properties import decode_text
 from store_core.format.release import Release
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, QueueNumbering, RequestBatch
+from store_core.queue.dispatch.stored_batch import QueueNumbers
 from store_core.queue.queue_assignment import (
     AssignedUnit,
     Assignment,
     RefusedUnit,
+    UnfitListsError,
     assign,
     assign_batch,
     batch_refusal,
     fitting_batches,
     index_limit,
     index_refusal,
+    lmq_units,
 )
-from store_core.queue.queue_path import QueueRules
+from store_core.queue.queue_path import QueueRules, split_names
 from store_core.queue.unit_rows import UnitRows
 from tests.store_core.queue.hostile_requests import hostile_requests
 
@@ -209,3 +213,107 @@ def test_indexes_fit_if_none_is_refused(indexes: list[int]) -> None:
     rows = range(len(indexes)) if assigned.rows is None else assigned.rows.tolist()
 
     assert list(rows) == [row for row, fit in enumerate(fits) if fit]
+
+
+def _request(names: str, offsets: str, topic: str = "T") -> DispatchRequest:
+    properties = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": offsets}
+    return DispatchRequest(topic, 5, 1000, 100, 0, 0, 0, properties=properties)
+
+
+def _rules(release: Release = "5.3", *, multi: bool = True, lmq: bool = True) -> QueueRules:
+    return QueueRules(release=release, is_multi_dispatch_enabled=multi, is_lmq_enabled=lmq)
+
+
+def test_each_light_queue_gets_its_own_index_and_has_id_0() -> None:
+    assert lmq_units(_request("%LMQ%a,%LMQ%b", "7,+08"), _rules()) == [
+        AssignedUnit("%LMQ%a", 0, 7),
+        AssignedUnit("%LMQ%b", 0, 8),
+    ]
+
+
+def test_other_queues_have_the_id_of_the_record_and_so_have_light_ones_that_are_not_enabled() -> None:
+    assert lmq_units(_request("%LMQ%a,b", "1,2"), _rules("4.9")) == [
+        AssignedUnit("%LMQ%a", 0, 1),
+        AssignedUnit("b", 5, 2),
+    ]
+    assert lmq_units(_request("%LMQ%a", "1"), _rules("4.9", lmq=False)) == [AssignedUnit("%LMQ%a", 5, 1)]
+
+
+@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
+def test_without_the_setting_there_are_none(release: Release) -> None:
+    assert lmq_units(_request("%LMQ%a", "1"), _rules(release, multi=False)) == []
+
+
+def test_release_4_3_has_none() -> None:
+    assert lmq_units(_request("%LMQ%a", "1"), _rules("4.3")) == []
+
+
+@pytest.mark.parametrize("topic", ["%RETRY%g", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX"])
+def test_retry_and_system_topics_have_some_in_4_9_only(topic: str) -> None:
+    assert lmq_units(_request("%LMQ%a", "1", topic), _rules("5.3")) == []
+    assert lmq_units(_request("%LMQ%a", "1", topic), _rules("4.9")) == [AssignedUnit("%LMQ%a", 0, 1)]
+
+
+def test_a_name_with_a_separator_is_passed_over_in_5_3_only() -> None:
+    assert lmq_units(_request("%LMQ%a/b,%LMQ%c", "1,2"), _rules("5.3")) == [AssignedUnit("%LMQ%c", 0, 2)]
+    assert len(lmq_units(_request("%LMQ%a/b,%LMQ%c", "1,2"), _rules("4.9"))) == 2
+
+
+@pytest.mark.parametrize(("names", "offsets"), [("", "1"), ("%LMQ%a", ""), (" ", "1")])
+def test_a_blank_list_is_none(names: str, offsets: str) -> None:
+    assert lmq_units(_request(names, offsets), _rules()) == []
+
+
+@pytest.mark.parametrize(
+    ("names", "offsets"),
+    [("%LMQ%a,b", "2,"), ("b,%LMQ%a", ",2"), ("%LMQ%a", "1,2"), ("%LMQ%a", "x"), ("%LMQ%a", str(2**63))],
+)
+def test_lists_that_do_not_fit_are_told(names: str, offsets: str) -> None:
+    with pytest.raises(UnfitListsError, match="INNER_MULTI_"):
+        lmq_units(_request(names, offsets), _rules())
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("", [""]), ("a", ["a"]), ("a,,", ["a"]), (",", []), (",a", ["", "a"]), ("a,,b", ["a", "", "b"])],
+)
+def test_lists_are_split_as_java_splits(text: str, names: list[str]) -> None:
+    assert split_names(text) == names
+
+
+long_topics = st.sampled_from([b"t" * 63, b"t" * 64, b"u" * 65, b"t" * 200])
+topics = (
+    st.binary(max_size=20) | st.sampled_from([b"", b"orders", b"orders-1", b"1orders-", b"\xff", b"\xfe"]) | long_topics
+)
+queues = st.lists(st.tuples(topics, st.sampled_from([0, 1, -1, (1 << 31) - 1])), max_size=30)
+
+
+def place(rows: list[tuple[bytes, int]]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Concatenate topics; return the bytes, their starts and their stops."""
+    stops = 8 + np.cumsum([0, *(len(topic) for topic, _ in rows)]).astype(np.int64)
+    return np.frombuffer(b"\xff" * 8 + b"".join(topic for topic, _ in rows), np.uint8), stops[:-1], stops[1:]
+
+
+def assert_told_apart(rows: list[tuple[bytes, int]], piece: int) -> None:
+    numbers = QueueNumbers()
+    found: list[int] = []
+    for first in range(0, len(rows), piece):
+        window = rows[first : first + piece]
+        occurring, codes = numbers.find(*place(window), np.array([queue_id for _, queue_id in window], np.int32))
+        found += occurring[codes].tolist()
+    expected = [(decode_text(topic), queue_id) for topic, queue_id in rows]
+
+    assert expected == [numbers.queues[number] for number in found]
+    assert list(dict.fromkeys(expected)) == sorted(set(expected), key=expected.index)
+    assert sorted(set(expected)) == sorted(numbers.queues)
+
+
+@given(queues, st.sampled_from([1, 3, 30]))
+def test_every_row_gets_its_own_queue(rows: list[tuple[bytes, int]], piece: int) -> None:
+    assert_told_apart(rows, piece)
+
+
+def test_many_queues_and_few_rows_at_a_time() -> None:
+    rows = [(b"topic-%d" % (number % 700), number % 3) for number in range(3000)]
+
+    assert_told_apart(rows, 100)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of a key index are read as the store that writes them finds them, and what can't be is an error."""
+"""Files of a key index are read as the store that writes them finds them, also without their sizes."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from store_core.errors import SegmentVanishedError
+from store_core.files.file_system import OsOpenFile
 from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index_format import INDEX_HEADER_SIZE, SLOT_SIZE
 from store_core.snapshot import index as module
@@ -123,3 +124,35 @@ def test_a_release_loads_files_of_its_sizes_up_to_a_directory(tmp_path: Path) ->
     assert ["20290101000000000"] == [file.path.name for file in found.files]
     assert ["20300101000000000", "20320101000000000"] == [each.name for each in found.unloaded]
     assert [True, False] == found.may_have(np.array([50, -1])).tolist()
+
+
+@given(
+    st.integers(1, 300), st.integers(2, 400), st.lists(st.text(st.sampled_from("abc0"), min_size=1), min_size=1),
+)  # fmt: skip
+@example(100, 1000, ["k"])
+def test_one_geometry_is_found_whatever_the_sizes_and_keys(slots: int, entries: int, keys: list[str]) -> None:
+    with TemporaryDirectory() as name:
+        index = index_service(Path(name) / "index", rules(slots, entries))
+        for number, key in enumerate(keys[: entries - 1]):
+            index.build_index(request(number * 100, key))
+        index.close()
+        found = Index(Path(name)).first_sized()
+
+    assert found is not None
+    assert (slots, entries) == (found.slots, found.most_entries)
+
+
+def test_a_file_is_read_and_not_mapped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    index = index_service(tmp_path / "index", rules(7, 9))
+    for number in range(5):
+        index.build_index(request(number * 100, f"key{number}"))
+    index.close()
+
+    def refuse(*_: object) -> memoryview:
+        raise AssertionError("mapped")
+
+    monkeypatch.setattr(OsOpenFile, "mapping", refuse)
+    found = Index(tmp_path).first_sized()
+
+    assert found is not None
+    assert (7, 9) == (found.slots, found.most_entries)

@@ -12,7 +12,7 @@ from store_core import BrokerConfig, DefaultMessageStore, Message, MessageStoreC
 from store_core.files.clock import SystemClock
 from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FaultyFileSystem
-from tests.store_core.queue.golden_queues import file_bytes
+from tests.store_core.queue.consume_queues import file_bytes
 from tests.store_core.store.damaged_stores import config_of
 
 if TYPE_CHECKING:

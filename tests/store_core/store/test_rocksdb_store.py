@@ -13,7 +13,7 @@ from store_core import DefaultMessageStore, MessageStoreConfig, UnsupportedStore
 from store_core.format.columns import COLUMNS, STORE
 from tests.golden_stores import UnpackedStore, newer_store, table_rows, unpack_newer
 from tests.store_core.queue.consume_queues import units_in
-from tests.store_core.queue.test_rocksdb_queues import STORES, queues_of
+from tests.store_core.snapshot.test_queues import STORES, queues_of
 
 if TYPE_CHECKING:
     from pathlib import Path

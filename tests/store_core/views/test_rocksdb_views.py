@@ -18,7 +18,7 @@ from store_core.queue.store_entry import FAMILIES
 from tests.builders import stored_half, stored_index_key, stored_timer
 from tests.golden_stores import GoldenStore, UnpackedStore, stores_of_kind, unpack, unpack_newer
 from tests.store_core.files.rocksdbs import make_rocksdb
-from tests.store_core.queue.test_rocksdb_queues import STORES, queues_of
+from tests.store_core.snapshot.test_queues import STORES, queues_of
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -24,8 +24,7 @@ from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBat
 from store_core.queue.queue_path import QueueRules
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
-from tests.store_core.queue.consume_queues import units_in
-from tests.store_core.queue.golden_queues import answers_of, file_bytes
+from tests.store_core.queue.consume_queues import answers_of, file_bytes, units_in
 
 if TYPE_CHECKING:
     from store_core.format.release import Release

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The reader equals a loop over the definition: for sound, odd, hostile and broken logs of all releases."""
+"""The reader equals a loop over the definition: for sound, odd, hostile and broken logs, whole or window by window."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import struct
 import tracemalloc
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -14,15 +15,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import CorruptRecordError
-from store_core.format.columnar import checksums, property_spans
+from store_core.format.columnar import chain, checksums, property_spans
 from store_core.format.java import hash_code, positive_hash
-from store_core.format.segment_view import Piece
+from store_core.format.release import RELEASES as ALL_RELEASES
+from store_core.format.release import Release
+from store_core.format.segment_view import Piece, SegmentView
 from store_core.queue.dispatch import dispatch_reader
 from store_core.queue.dispatch.dispatch_batch import RequestBatch
-from store_core.queue.dispatch.dispatch_reader import DispatchReader
+from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
 from store_core.queue.dispatch.rocketmq_check import REPUT, Strictness
 from store_core.queue.queue_path import QueueRules
-from tests.builders import MAGIC_AT, Record, blank_record, pack_properties
+from tests.builders import MAGIC_AT, MAGIC_BLANK, Record, blank_record, pack_properties
+from tests.segment import windowed
 from tests.store_core.queue.dispatch_logs import (
     DELAYS,
     RELEASES,
@@ -37,7 +41,8 @@ from tests.strategies import Log, layouts, mutated
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from store_core.format.release import Release
+    import numpy.typing as npt
+
 
 RECOVERY = Strictness(check_crc=True, read_body=True)
 MOST_MEMORY = 16 << 20
@@ -261,3 +266,57 @@ def test_any_column_can_be_the_first_to_be_asked_for(first: str) -> None:
         column(with_tags=True)
 
     assert_same_columns(RequestBatch(requests, starts), batch)
+
+
+@given(mutated(dispatch_logs()) | dispatch_logs() | layouts(), readings(), st.data())
+def test_windows_give_what_all_bytes_give(
+    log: Log, reading: tuple[QueueRules, Strictness], data: st.DataObject
+) -> None:
+    rules, checks = reading
+    limit = data.draw(st.integers(0, len(log.data)) | st.just(len(log.data)))
+    raw = np.frombuffer(log.data, np.uint8)
+    whole = DispatchReader(Piece(raw, log.start_offset), 0, rules, checks)
+    expected = [each for batch in whole for each in zip(batch.starts.tolist(), batch.requests(), strict=True)]
+    found, few = [], data.draw(st.sampled_from([8, 200, 4096]))
+    with patch.multiple(chain, _LEAST=150, _LARGEST=300), patch.multiple(dispatch_reader, _FEW_BYTES=few, _HEAD=120):
+        reader = WindowReader(windowed(log.data, log.start_offset), 0, rules, checks, limit=limit)
+        for batch, view in reader:
+            first = view.start_offset - log.start_offset
+            found += [
+                (first + start, each) for start, each in zip(batch.starts.tolist(), batch.requests(), strict=True)
+            ]
+
+    is_at_limit = limit < len(log.data) and whole.position >= limit
+    taken = [each for each in expected if each[0] < limit] if is_at_limit else expected
+    assert taken == found
+    assert is_at_limit == reader.is_at_limit
+    if is_at_limit:
+        assert next((start for start, _ in expected if start >= limit), whole.position) == reader.position
+    else:
+        assert (whole.position, whole.end) == (reader.position, reader.end)
+
+
+@pytest.mark.parametrize("release", ALL_RELEASES)
+def test_a_blank_record_is_not_read_however_far_it_reaches(release: Release) -> None:
+    size, record = 1 << 30, Record(b"body").encode()
+    source = MostlyBlank(record + struct.pack(">iI", size - len(record), MAGIC_BLANK))
+    strictness = Strictness(check_crc=True, read_body=True)
+    reader = WindowReader(SegmentView(source, size, 0), 0, QueueRules(release=release), strictness)
+
+    assert [0] == [start for batch, _ in reader for start in batch.starts.tolist()]
+    assert reader.end.is_blank
+    assert source.asked < 4 << 20  # the first window is one of a MiB
+
+
+class MostlyBlank:
+    """Gives the bytes of a segment whose first ones are known, and counts those that are asked for."""
+
+    def __init__(self, first: bytes) -> None:
+        self.first = first
+        self.asked = 0
+
+    def chunk(self, begin: int, end: int) -> npt.NDArray[np.uint8]:
+        """Return the bytes of a range."""
+        self.asked += end - begin
+        known = np.frombuffer(self.first[begin:end], np.uint8)
+        return np.concatenate([known, np.zeros(end - begin - known.size, np.uint8)])

@@ -19,7 +19,7 @@ from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
 from store_core.store.rebuild.segment_scan import SegmentUnits
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
-from tests.store_core.queue.golden_queues import file_bytes
+from tests.store_core.queue.consume_queues import file_bytes
 from tests.store_core.queue.hostile_requests import BORDER_OFFSETS, hostile_requests
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from tests.budgets import budget
 from tests.builders import LogBuilder, Record
 from tests.golden_stores import UnpackedStore, newer_store, unpack_newer
 from tests.store_core.files.rocksdbs import MemoryReader, make_rocksdb
-from tests.store_core.queue.test_rocksdb_queues import queues_of
+from tests.store_core.snapshot.test_queues import queues_of
 from tests.store_core.store.read.lookup_stores import (
     ALWAYS,
     OPTIONS,
