@@ -12,12 +12,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from store_core.broker.consumer_filter import ExpressionMessageFilter
-from store_core.broker.pull_checks import ForbiddenType, PullMessageRequest, PullSysFlag, ResponseCode
+from store_core.broker.pull_checks import PullMessageRequest, PullSysFlag, ResponseCode
 from store_core.broker.pull_message_processor import PullRequestHoldService, offset_moved_event
 from store_core.files.clock import SystemClock
 from store_core.format.java import hash_code
 from store_core.format.message import Message
-from store_core.snapshot.config import Permission
 from store_core.store.broker_config import BrokerConfig
 from store_core.store.get_message import GetMessageResult, GetMessageStatus
 from store_core.store.message_store import DefaultMessageStore
@@ -88,43 +87,16 @@ def test_a_store_that_gives_nothing_is_a_system_error(release: Release, commits:
 # ---- refusals
 
 
-REFUSED: list[tuple[dict[str, Any], int, ForbiddenType | None]] = [
-    ({"consumer_group": "nobody"}, 26, None),
-    ({"consumer_group": "stopped"}, 16, ForbiddenType.GROUP_FORBIDDEN),
-    ({"topic": "nowhere"}, 17, None),
-    ({"topic": "write_only"}, 16, ForbiddenType.TOPIC_FORBIDDEN),
-    ({"subscription": "||"}, 23, None),
-    ({"subscription": "", "expression_type": "SQL92"}, 23, None),
-    ({"subscription": "a > 5", "expression_type": "SQL92"}, 1, None),
-    ({"subscription": "x", "expression_type": "XPATH"}, 1, None),
-    ({"sys_flag": 0, "consumer_group": "away"}, 24, None),
-    ({"sys_flag": 0, "topic": "other"}, 24, None),
-    ({"sys_flag": 0, "consumer_group": "loud"}, 16, ForbiddenType.BROADCASTING_DISABLE_FORBIDDEN),
-    ({"sys_flag": 0, "sub_version": 11}, 25, None),
-]
-
-
-def known(release: Release, root: Path, **settings: Any) -> PullBroker:  # noqa: ANN401 -- those of a broker
-    broker = PullBroker(FakeStore(result(GetMessageStatus.FOUND), release=release), root, **settings)
-    broker.topic("write_only", perm=Permission.WRITE)
-    broker.topic("other")
-    broker.group("stopped", consume_enable=False)
-    broker.group("away")
-    broker.group("loud", consume_broadcast_enable=False)
-    broker.group("sql")
-    broker.connect("billing", "orders", version=10)
-    broker.connect("loud", "orders", model="BROADCASTING")
-    broker.connect("sql", "orders", "a > 5", "SQL92", version=10)
-    return broker
-
-
 @pytest.mark.parametrize(
     ("registered", "version", "code"), [(None, 10, 27), (9, 10, 28), (10, 10, 0), (11, 10, 0), (10, 11, 25)]
 )
 def test_a_registered_expression_has_to_be_there_and_new_enough(
     registered: int | None, version: int, code: int, tmp_path: Path
 ) -> None:
-    broker = known("5.3", tmp_path, enable_property_filter=True)
+    store = FakeStore(result(GetMessageStatus.FOUND), release="5.3")
+    broker = PullBroker(store, tmp_path, enable_property_filter=True)
+    broker.group("sql")
+    broker.connect("sql", "orders", "a > 5", "SQL92", version=10)
     if registered is not None:
         broker.register("sql", "orders", "a > 5", registered)
 
