@@ -15,7 +15,7 @@ from store_core import CorruptRecordError, SegmentVanishedError
 from store_core.format.java import hash_code, positive_hash
 from store_core.snapshot.store import Store
 from store_core.views.view import ViewOptions, plan_view
-from tests.store_core.views.asking import column, refusal, refusal_if_any, rows
+from tests.viewed_store import column, refusal, refusal_if_any, rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,7 +30,7 @@ def files_of(root: Path) -> list[Path]:
 
 
 def test_entries_are_those_in_the_files(pristine: Path) -> None:
-    found = rows(pristine, "index")
+    found = rows_of(pristine, "index")
     expected = []
     for path in files_of(pristine):
         data = path.read_bytes()
@@ -51,7 +51,7 @@ def test_a_time_that_no_table_holds_is_null_with_one_warning(store: Path, caplog
     data = bytearray(path.read_bytes())
     data[:8] = (1_700_000_000_000_000).to_bytes(8)
     path.write_bytes(data)
-    entries = [row for row in rows(store, "index") if row["segment"] == path.name]
+    entries = [row for row in rows_of(store, "index") if row["segment"] == path.name]
 
     assert {row["store_timestamp"] for row in entries} == {None}
     (told,) = (record.getMessage() for record in caplog.records)
@@ -59,7 +59,7 @@ def test_a_time_that_no_table_holds_is_null_with_one_warning(store: Path, caplog
 
 
 def test_a_key_is_found_by_its_hash_in_all_its_topics(pristine: Path) -> None:
-    found = rows(pristine, "index", topic="orders,payments", key="k5")
+    found = rows_of(pristine, "index", topic="orders,payments", key="k5")
 
     assert [positive_hash(hash_code("payments#k5"))] == [row["key_hash"] for row in found]
 
@@ -77,7 +77,7 @@ def test_times_and_offsets_select_entries(pristine: Path) -> None:
 def test_a_new_file_has_no_entries(store: Path) -> None:
     files_of(store)[-1].with_name("99990101000000000").write_bytes(bytes(HEADER.size + 4 * SLOTS + 20 * ENTRIES))
 
-    assert 180 == len(rows(store, "index"))
+    assert 180 == len(rows_of(store, "index"))
 
 
 @pytest.mark.parametrize(
@@ -99,7 +99,7 @@ def test_a_file_that_is_no_index_is_named_or_left_out(
 
     assert isinstance(error, CorruptRecordError)
     assert str(path) in str(error)
-    assert 180 == len(rows(store, "index", fail_on_data_loss=False))
+    assert 180 == len(rows_of(store, "index", fail_on_data_loss=False))
     assert str(path) in caplog.text
 
 
@@ -107,15 +107,15 @@ def test_other_names_are_left_out_with_a_warning(store: Path, caplog: pytest.Log
     store.joinpath("index", "notes").write_text("x")
     store.joinpath("index", "123").mkdir()
 
-    assert 180 == len(rows(store, "index"))
+    assert 180 == len(rows_of(store, "index"))
     assert str(store / "index" / "notes") in caplog.text
 
 
 def test_a_large_file_is_read_in_parts(pristine: Path) -> None:
-    whole = rows(pristine, "index")
+    whole = rows_of(pristine, "index")
 
     assert len(plan_view(Store(pristine), ViewOptions.parse("index", max_partition_bytes=100))) > 10
-    assert whole == rows(pristine, "index", max_partition_bytes=100)
+    assert whole == rows_of(pristine, "index", max_partition_bytes=100)
 
 
 def test_a_file_that_vanishes_after_planning_is_an_error_unless_tolerated(store: Path) -> None:

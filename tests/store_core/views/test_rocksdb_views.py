@@ -19,6 +19,7 @@ from tests.builders import stored_half, stored_index_key, stored_timer
 from tests.golden_stores import GoldenStore, UnpackedStore, stores_of_kind, unpack, unpack_newer
 from tests.store_core.files.rocksdbs import make_rocksdb
 from tests.store_core.snapshot.test_queues import STORES, queues_of
+from tests.viewed_store import rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,11 +27,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.golden
 
 IN_REPOSITORY = "5.5.0/rocksdb-crash"
-
-
-def rows_of(root: Path, view: str, **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- as of `read_view`
-    rows: list[dict[str, Any]] = read_view(root, view, **options).read_all().to_pylist()
-    return rows
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -109,7 +105,7 @@ def test_without_the_library_the_log_is_read_and_a_view_of_queues_says_what_to_i
             read_view(root, view)
 
 
-def rows(root: Path, **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- those of the view
+def entries(root: Path, **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- those of the view
     table = read_view(root, "rocksdbstore", **options).read_all()
     table.validate(full=True)
     found: list[dict[str, Any]] = table.to_pylist()
@@ -138,7 +134,7 @@ def index_entries(store: UnpackedStore) -> set[tuple[Any, ...]]:
 def test_entries_are_those_that_rocketmq_wrote(golden: GoldenStore, golden_directory: Path) -> None:
     store = unpack(golden, golden_directory)
     records = {row["physical_offset"]: row for row in store.expected()}
-    found = rows(store.root)
+    found = entries(store.root)
     kinds = {kind: [row for row in found if row["kind"] == kind] for kind in ("index", "timer", "half")}
 
     assert (1007, 50, 20) == tuple(map(len, kinds.values()))
@@ -175,8 +171,8 @@ def test_each_kind_has_what_its_entry_says(tmp_path: Path) -> None:
         ("index", "t", "UNIQ_KEY", None, "ID", 78, None, None),
         ("timer", None, None, None, "T1", 5, 100, None),
         ("half", "t", None, None, "a@b", 6, 200, 2),
-    ] == [tuple(row.values()) for row in rows(root, columns=names)]
-    times = [(row["due_timestamp"], row["store_timestamp"]) for row in rows(root)]
+    ] == [tuple(row.values()) for row in entries(root, columns=names)]
+    times = [(row["due_timestamp"], row["store_timestamp"]) for row in entries(root)]
     assert [(True, False), (True, False), (False, True), (True, True)] == [
         tuple(time is None for time in pair) for pair in times
     ]
@@ -186,8 +182,8 @@ def test_what_is_no_entry_is_named_or_left_out(tmp_path: Path, caplog: pytest.Lo
     root = written(tmp_path, {"trans": {b"something": b"else"} | dict([stored_half(6, "t", "x")])})
 
     with pytest.raises(CorruptDatabaseError, match="column family 'trans' that is none of RocketMQ's"):
-        rows(root)
-    assert [6] == [row["physical_offset"] for row in rows(root, fail_on_data_loss=False)]
+        entries(root)
+    assert [6] == [row["physical_offset"] for row in entries(root, fail_on_data_loss=False)]
     assert "that is none of RocketMQ's" in caplog.text
 
 

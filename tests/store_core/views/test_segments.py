@@ -13,7 +13,7 @@ from store_core import read_messages
 from store_core.format.record.scan import follow_chain
 from store_core.views import segments
 from tests.builders import SIZE_AT, LogBuilder
-from tests.store_core.views.asking import column, rows
+from tests.viewed_store import column, rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -55,7 +55,7 @@ def test_a_time_that_no_table_holds_is_null_with_one_warning(tmp_path: Path, cap
     log.append(store_timestamp=1_700_000_000_000)
     log.fill(2, topic="orders", store_timestamp=1_700_000_000_000_000)
     log.write(tmp_path)
-    found = rows(tmp_path, "segments", "first_store_timestamp,last_store_timestamp")
+    found = rows_of(tmp_path, "segments", "first_store_timestamp,last_store_timestamp")
 
     assert [row["first_store_timestamp"] is None for row in found] == [False, *[True] * (len(found) - 1)]
     assert {row["last_store_timestamp"] for row in found} == {None}
@@ -67,7 +67,7 @@ def test_a_time_that_no_table_holds_is_null_with_one_warning(tmp_path: Path, cap
 def test_without_messages_and_its_neighbours_nothing_is_walked(tmp_path: Path, walks: list[object]) -> None:
     write_log(tmp_path)
     columns = "segment,path,start_offset,file_size,first_store_timestamp,is_last"
-    found = rows(tmp_path, "segments", columns)
+    found = rows_of(tmp_path, "segments", columns)
 
     assert [] == walks
     assert [False] * (len(found) - 1) + [True] == [row["is_last"] for row in found]
@@ -75,14 +75,14 @@ def test_without_messages_and_its_neighbours_nothing_is_walked(tmp_path: Path, w
 
 def test_names_and_sizes_open_no_file(tmp_path: Path, opened: list[str]) -> None:
     write_log(tmp_path)
-    rows(tmp_path, "segments", "segment,path,start_offset,file_size")
+    rows_of(tmp_path, "segments", "segment,path,start_offset,file_size")
 
     assert [] == opened
 
 
 def test_preallocated_files_follow_the_last(tmp_path: Path) -> None:
     log = write_log(tmp_path, spare=2)
-    found = rows(tmp_path, "segments")
+    found = rows_of(tmp_path, "segments")
 
     assert [False, False, False] == [row["is_last"] for row in found[-2:]] + [found[0]["is_last"]]
     assert log.end == next(row["data_end"] for row in found if row["is_last"])
@@ -95,7 +95,7 @@ def test_damage_ends_a_segments_chain_with_its_reason(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     broken = log.records[2]
     patch(tmp_path, broken.physical_offset + SIZE_AT, b"\x7f\xff\xff\xff")
-    first = rows(tmp_path, "segments")[0]
+    first = rows_of(tmp_path, "segments")[0]
 
     assert (broken.physical_offset, "TORN", 2) == (first["data_end"], first["stop_reason"], first["messages"])
     assert log.records[1].store_timestamp == round(first["last_store_timestamp"].timestamp() * 1000)
@@ -106,7 +106,7 @@ def test_a_torn_last_segment_is_no_end_of_the_log(tmp_path: Path) -> None:
     start = log.end // SIZE * SIZE
     first = next(record for record in log.records if record.physical_offset == start)
     patch(tmp_path, start, first.encode()[:50] + bytes(SIZE - 50))
-    found = rows(tmp_path, "segments")
+    found = rows_of(tmp_path, "segments")
 
     assert [f"{start - SIZE:020d}"] == [row["segment"] for row in found if row["is_last"]]
 
@@ -119,7 +119,7 @@ def test_counts_and_ends_are_those_of_the_chain(
     log = write_log(root, spare=1)
     patch(root, min(offset, log.end - 1), data[: SIZE - offset % SIZE])
     plan_end = read_messages(root, columns="physical_offset,store_size", mode="DROPMALFORMED").read_all().to_pylist()
-    for row in rows(root, "segments", "segment,start_offset,messages,data_end,stop_reason,is_last"):
+    for row in rows_of(root, "segments", "segment,start_offset,messages,data_end,stop_reason,is_last"):
         content = (root / "commitlog" / row["segment"]).read_bytes()
         expected = follow_chain(memoryview(content), 0, None, row["start_offset"])
         if not row["is_last"]:

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from store_core import CorruptRecordError, StoreAccessError, UnsafeSizeError
 from store_core.snapshot import config
-from tests.store_core.views.asking import refusal, refusal_if_any, rows
-from tests.viewed_store import write_config
+from tests.viewed_store import refusal, refusal_if_any, rows_of, write_config
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +28,7 @@ of_a_file = pytest.mark.parametrize(("view", "name"), FILES.items())
 
 
 def test_fields_that_a_group_lacks_are_null(pristine: Path) -> None:
-    (row,) = rows(pristine, "subscription_groups")
+    (row,) = rows_of(pristine, "subscription_groups")
 
     assert {
         "group_name": "billing",
@@ -43,7 +42,7 @@ def test_fields_that_a_group_lacks_are_null(pristine: Path) -> None:
 def test_a_group_without_a_name_has_that_of_its_key(store: Path) -> None:
     write_config(store, "subscriptionGroup.json", '{"subscriptionGroupTable":{"a":{}}}')
 
-    assert ["a"] == [row["group_name"] for row in rows(store, "subscription_groups")]
+    assert ["a"] == [row["group_name"] for row in rows_of(store, "subscription_groups")]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +102,7 @@ def test_names_with_lone_surrogates_are_no_error_of_another_kind(store: Path) ->
 @pytest.mark.parametrize(("release", "count"), [("4.3", 3), ("4.9", 3), ("5.3", 5)])
 def test_a_checkpoint_has_the_fields_of_its_release(release: str, count: int, tmp_path: Path) -> None:
     tmp_path.joinpath("checkpoint").write_bytes(struct.pack(">5q", 1, 2, 3, -4, 2**62).ljust(4096, b"\0"))
-    found = rows(tmp_path, "checkpoint", release=release)
+    found = rows_of(tmp_path, "checkpoint", release=release)
 
     assert [1, 2, 3, -4, 2**62][:count] == [row["value"] for row in found]
 
@@ -112,17 +111,17 @@ def test_a_short_checkpoint_is_named(tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     path.write_bytes(bytes(24))
 
-    assert 3 == len(rows(tmp_path, "checkpoint", release="4.9"))
+    assert 3 == len(rows_of(tmp_path, "checkpoint", release="4.9"))
     assert f"checkpoint too short at offset 0 of {path}" in str(refusal(tmp_path, "checkpoint"))
 
 
 @of_a_file
 def test_rows_say_that_they_are_those_of_a_backup(view: str, name: str, store: Path) -> None:
     path = store / "config" / name
-    before = rows(store, view)
+    before = rows_of(store, view)
     path.rename(path.with_name(f"{name}.bak"))
     path.write_text("{")
-    after = rows(store, view)
+    after = rows_of(store, view)
 
     assert {f"config/{name}", None} >= {row.pop("config_file") for row in before}
     assert {f"config/{name}.bak", None} >= {row.pop("config_file") for row in after} != {None}
@@ -134,8 +133,8 @@ def test_zeros_after_a_file_that_power_loss_left_are_no_reason_for_the_backup(
     view: str, name: str, store: Path
 ) -> None:
     path = store / "config" / name
-    before = rows(store, view)
+    before = rows_of(store, view)
     path.with_name(f"{name}.bak").write_text("{}")
     path.write_bytes(path.read_bytes() + bytes(4096))
 
-    assert before == rows(store, view)
+    assert before == rows_of(store, view)

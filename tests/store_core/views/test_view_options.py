@@ -17,9 +17,8 @@ from store_core.views.view_columns import VIEWS
 from store_core.views.view_names import VIEW_PLANS
 from tests.builders import stored_timer
 from tests.store_core.files.rocksdbs import make_rocksdb
-from tests.store_core.views.asking import refusal, rows
 from tests.stores_in_memory import in_memory
-from tests.viewed_store import make_viewed_store
+from tests.viewed_store import make_viewed_store, refusal, rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -90,10 +89,10 @@ def test_parts_and_options_can_be_pickled_and_read_in_any_order(view: str, prist
 def test_the_store_can_be_given_by_its_commitlog_or_a_segment(view: str, pristine: Path) -> None:
     if view == "segments":
         return  # a segment is then the whole log
-    whole = rows(pristine, view)
+    whole = rows_of(pristine, view)
     segment = min((pristine / "commitlog").iterdir())
 
-    assert whole == rows(pristine / "commitlog", view) == rows(segment, view)
+    assert whole == rows_of(pristine / "commitlog", view) == rows_of(segment, view)
 
 
 @every_view
@@ -189,7 +188,7 @@ def test_what_is_missing_is_an_error_with_advice_unless_tolerated(
     assert isinstance(error, StoreNotFoundError)
     assert str(store / part) in str(error)
     assert advice in str(error)
-    assert [] == rows(store, view, fail_on_data_loss=False)
+    assert [] == rows_of(store, view, fail_on_data_loss=False)
     assert advice in caplog.text
     if part != STORE_DATABASE:  # which is read from a disk only
         assert advice in str(refusal(in_memory(store, "missing"), view))
