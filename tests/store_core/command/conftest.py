@@ -9,6 +9,7 @@ import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from tests.builders import LogBuilder, Record
+from tests.store_core.answers.test_golden_json import life_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,3 +57,9 @@ def closed(config: Path, tmp_path: Path) -> Path:
         for number in range(30):
             store.put_message(Message("orders", b"body-%d" % number, queue_id=number % 2, keys=f"k-{number}"))
     return root
+
+
+@pytest.fixture(scope="session")
+def life(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make a store in which every command has something to say; no test changes it."""
+    return life_store(tmp_path_factory.mktemp("life"))

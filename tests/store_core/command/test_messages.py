@@ -23,9 +23,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-COLUMNS = "--columns=topic,queue_id,queue_offset,body"
-
-
 def bodies(store: Path, **options: str) -> list[str]:
     table = read_messages(store, columns="body", **options).read_all()  # type: ignore[arg-type]  # text, as on a command line
     return [body.decode() for body in table.column("body").to_pylist()]
