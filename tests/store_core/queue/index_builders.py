@@ -80,19 +80,3 @@ requests: Final = st.lists(
 
 def golden_rules(store: UnpackedStore) -> QueueRules:
     return rules(int(store.conf["slot-num"]), int(store.conf["index-num"]), release=store.golden.release)
-
-
-def golden_requests(store: UnpackedStore) -> list[DispatchRequest]:
-    """Return RocketMQ's dispatch requests for the store's records, in log order."""
-    return [
-        request(
-            row["physical_offset"],
-            " ".join(row["keys"] or ()),
-            row["store_timestamp"],
-            topic=row["topic"],
-            unique_key=row["unique_key"],
-            sys_flag=row["sys_flag"],
-            properties=row["properties"],
-        )
-        for row in store.expected()
-    ]
