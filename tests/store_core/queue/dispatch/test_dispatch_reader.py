@@ -118,36 +118,12 @@ def test_delayed_records_among_many_get_the_time_they_are_due(release: Release) 
     assert due == batch.tags_code[20:70].tolist()
 
 
-def test_a_delay_that_is_no_number_ends_the_log() -> None:
-    bad = Record(topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "soon"})
-    log = log_of(*many(3), bad, *many(3))
-    reader = DispatchReader(Piece(np.frombuffer(log.data, np.uint8), 0), 0, QueueRules(), REPUT)
-
-    assert [3] == [len(batch) for batch in reader]
-    assert (False, -1) == (reader.end.is_success, reader.end.size)
-    assert len(log_of(*many(3)).data) == reader.position
-
-
 def test_a_checksum_that_is_wrong_ends_the_log_only_where_it_is_checked() -> None:
     log = log_of(*many(30), Record(b"body", crc=1), *many(30))
     raw = np.frombuffer(log.data, np.uint8)
 
     assert 30 == sum(map(len, DispatchReader(Piece(raw, 0), 0, QueueRules(), RECOVERY)))
     assert 61 == sum(map(len, DispatchReader(Piece(raw, 0), 0, QueueRules(), REPUT)))
-
-
-def test_inner_batches_have_their_base_and_size_in_5_x_alone() -> None:
-    inner = Record(b"x", sys_flag=0xC0, queue_offset=7, properties={"INNER_NUM": "3", "INNER_BASE": "7"})
-    raw = np.frombuffer(log_of(*many(4), inner).data, np.uint8)
-    sizes = {
-        release: [
-            batch.batch_size.tolist() for batch in DispatchReader(Piece(raw, 0), 0, QueueRules(release=release), REPUT)
-        ]
-        for release in RELEASES
-    }
-
-    last = {release: 1 if release in ("4.3", "4.9") else 3 for release in RELEASES}
-    assert {release: [[1, 1, 1, 1, last[release]]] for release in RELEASES} == sizes
 
 
 def test_ipv6_records_are_misread_by_4_3_alone() -> None:
@@ -223,13 +199,6 @@ def test_batches_of_one_file_number_their_own_queues_only() -> None:
 
     assert [((f"t{number}", 0),) for number in range(4)] == [batch.queues for batch in batches]
     assert [[0, 0]] * 4 == [batch.queue_codes.tolist() for batch in batches]
-
-
-def test_topics_that_java_can_not_tell_apart_are_one_queue() -> None:
-    log = log_of(Record(topic=b"\xff"), Record(topic=b"\xfe"), Record(topic="\ufffd"))
-    (batch,) = DispatchReader(Piece(np.frombuffer(log.data, np.uint8), 0), 0, QueueRules(), REPUT)
-
-    assert (("\ufffd", 0),) == batch.queues
 
 
 def test_a_record_that_changed_since_is_an_error_and_not_another_request() -> None:
