@@ -15,6 +15,7 @@ from store_core.files import remote_bytes
 from store_core.files.remote_bytes import RemoteBytes, RemoteFile, RemoteReader
 from store_core.files.storage import NO_SETTINGS, Attempts, StorageSettings, parse_url
 from tests.object_store import BUCKET, Faults, ObjectStore
+from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -90,25 +91,6 @@ def test_further_stream_of_a_file_that_grew_is_refused(server: ObjectStore) -> N
         reader.read_into(0, np.empty(10, np.uint8))
 
 
-class Pauses:
-    """A clock that only remembers for how long it was asked to sleep."""
-
-    def __init__(self) -> None:
-        self.seconds: list[float] = []
-
-    def now_ms(self) -> int:
-        return 0
-
-    def monotonic(self) -> float:
-        return 0.0
-
-    def sleep(self, seconds: float) -> None:
-        self.seconds.append(seconds)
-
-    def wait(self, event: object, seconds: float | None) -> bool:
-        raise NotImplementedError
-
-
 class Stream:
     """A file whose reads fail a few times, or are short."""
 
@@ -134,20 +116,20 @@ def file(data: bytes, size: int | None = None) -> RemoteFile:
 
 @pytest.mark.parametrize("is_short", [False, True])
 def test_range_is_read_again_after_failures(is_short: bool) -> None:
-    clock = Pauses()
+    clock = FakeClock()
     reader = RemoteReader(file(b"0123456789"), clock)
     reader._open = Stream(b"0123456789", 3, is_short=is_short)
     assert reader.read(2, 6) == b"2345"
-    assert clock.seconds == [0.2, 0.4, 0.8]
+    assert clock.slept == [0.2, 0.4, 0.8]
 
 
 def test_storage_that_keeps_failing_is_an_error_after_five_attempts() -> None:
-    clock = Pauses()
+    clock = FakeClock()
     reader = RemoteReader(file(b"0123456789"), clock)
     reader._open = Stream(b"0123456789", 99, is_short=True)
     with pytest.raises(StoreAccessError, match=r"could not read 4 bytes at position 2, after 8 attempts: expected 4"):
         reader.read(2, 6)
-    assert clock.seconds == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+    assert clock.slept == [0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
 
 
 @pytest.mark.parametrize(
@@ -158,7 +140,7 @@ def test_storage_that_keeps_failing_is_an_error_after_five_attempts() -> None:
     ],
 )
 def test_what_a_setting_mends_is_an_error_at_once_and_says_so(text: str, way_on: str) -> None:
-    clock = Pauses()
+    clock = FakeClock()
     attempts = Attempts("s3://bucket/store", NO_SETTINGS, clock)
 
     def fail() -> None:
@@ -166,7 +148,7 @@ def test_what_a_setting_mends_is_an_error_at_once_and_says_so(text: str, way_on:
 
     with pytest.raises(StoreAccessError, match=rf"{text[-15:-1]}.*{way_on}.*Check the URL") as caught:
         attempts.make("read it", fail)
-    assert not clock.seconds
+    assert not clock.slept
     assert ".." not in str(caught.value)
 
 
@@ -194,10 +176,10 @@ def test_file_of_another_size_is_not_read() -> None:
 def test_file_that_is_gone_is_named_at_once() -> None:
     listed = file(b"0123456789")
     fsspec.filesystem("memory").rm("/files/segment")
-    clock = Pauses()
+    clock = FakeClock()
     with pytest.raises(SegmentVanishedError, match="memory://files/segment"):
         RemoteReader(listed, clock)
-    assert not clock.seconds
+    assert not clock.slept
 
 
 @pytest.mark.parametrize("missing", [1, 3, 16, 17, 40])

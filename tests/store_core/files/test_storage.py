@@ -28,7 +28,6 @@ from store_core.files.store_kind import check_is_no_url
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import located, path_of, places_of
 from store_core.files.url_path import UrlPath
-from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -182,11 +181,6 @@ def test_there_may_be_none() -> None:
 def test_names_of_the_local_disk_are_the_path(scheme: str, golden: Callable[[str], UnpackedStore]) -> None:
     root = golden("5.3.3/tx").root
     assert read_messages(root).read_all() == read_messages(f"{scheme}{root}").read_all()
-
-
-def test_memory_is_read(golden: Callable[[str], UnpackedStore]) -> None:
-    root = golden("5.3.3/tx").root
-    assert read_messages(root).read_all() == read_messages(in_memory(root, "named")).read_all()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Behind damage the next sound record is found: what a walk keeps, what it names, and how little it looks at."""
 
 from __future__ import annotations
 
@@ -49,23 +50,28 @@ SIZE = 4096
 START = 8192
 
 
-class Walked:
-    """Everything found in some bytes, flattened."""
+class Walk:
+    """Everything found in a segment, flattened."""
 
-    def __init__(
-        self,
-        data: bytes,
-        start_offset: int = START,
-        *,
-        until: int | None = None,
-        next_data: Callable[[int], int] = lambda position: position,
-        **options: bool,
-    ) -> None:
-        self.walk = SalvageWalk(SegmentView.of(np.frombuffer(data, np.uint8), start_offset, next_data), **options)
-        self.parts = list(self.walk.parts(until=until))
+    def __init__(self, walk: SalvageWalk, place: Place | None = None, until: int | None = None) -> None:
+        self.walk = walk
+        self.parts = list(walk.parts(place or Place(), until=until))
         self.starts = [start for part in self.parts if isinstance(part, Window) for start in part.starts.tolist()]
-        self.damage = [(part.begin, part.end) for part in self.parts if isinstance(part, Damage)]
-        self.reasons = [part.check.reason for part in self.parts if isinstance(part, Damage)]
+        self.damaged = [part for part in self.parts if isinstance(part, Damage)]
+        self.damage = [(part.begin, part.end) for part in self.damaged]
+        self.reasons = [part.check.reason for part in self.damaged]
+
+
+def walked(
+    data: bytes,
+    start_offset: int = START,
+    next_data: Callable[[int], int] = lambda position: position,
+    *,
+    until: int | None = None,
+    **options: bool,
+) -> Walk:
+    segment = SegmentView.of(np.frombuffer(data, np.uint8), start_offset, next_data)
+    return Walk(SalvageWalk(segment, **options), until=until)
 
 
 @pytest.fixture
@@ -100,23 +106,23 @@ def break_field(log: LogBuilder, number: int, at: int, value: int) -> None:
 def test_sound_records_are_one_run_that_ends_at_the_blank_record(log: LogBuilder) -> None:
     end = log.end - START
     log.roll()
-    walked = Walked(segment(log))
+    found = walked(segment(log))
 
-    assert walked.starts == places(log)
-    assert walked.damage == []
-    assert (walked.walk.stop, walked.walk.reason) == (end, StopReason.END_OF_FILE)
+    assert found.starts == places(log)
+    assert found.damage == []
+    assert (found.walk.stop, found.walk.reason) == (end, StopReason.END_OF_FILE)
 
 
 def test_bytes_that_end_with_a_record_have_no_damage(log: LogBuilder) -> None:
-    walked = Walked(segment(log)[: log.end - START])
+    found = walked(segment(log)[: log.end - START])
 
-    assert walked.starts == places(log)
-    assert walked.damage == []
-    assert walked.walk.reason is StopReason.LIMIT
+    assert found.starts == places(log)
+    assert found.damage == []
+    assert found.walk.reason is StopReason.LIMIT
 
 
 def test_no_bytes_have_no_parts() -> None:
-    assert Walked(b"").parts == []
+    assert walked(b"").parts == []
 
 
 def test_what_is_behind_the_blank_record_is_no_data(log: LogBuilder) -> None:
@@ -124,12 +130,12 @@ def test_what_is_behind_the_blank_record_is_no_data(log: LogBuilder) -> None:
     log.append_raw(struct.pack(">iI", log.room, 0xCBD43194))
     log.append_raw(stale[8:])
 
-    assert Walked(segment(log)).starts == places(log)
+    assert walked(segment(log)).starts == places(log)
 
 
 @pytest.mark.parametrize("zeros", [1, 7, 90])
 def test_a_few_zeros_that_can_be_no_record_end_a_segment(log: LogBuilder, zeros: int) -> None:
-    assert Walked(segment(log)[: log.end - START + zeros]).damage == []
+    assert walked(segment(log)[: log.end - START + zeros]).damage == []
 
 
 # ---------------------------------------------------------------------------------------------------- one broken record
@@ -154,11 +160,11 @@ def test_a_few_zeros_that_can_be_no_record_end_a_segment(log: LogBuilder, zeros:
 def test_one_wrong_field_costs_one_record(log: LogBuilder, at: int, value: int, reason: StopReason) -> None:
     break_field(log, 4, at, value)
     log.roll()
-    walked = Walked(segment(log))
+    found = walked(segment(log))
 
-    assert walked.starts == without(log, 4)
-    assert walked.damage == [(places(log)[4], places(log)[5])]
-    assert walked.reasons == [reason]
+    assert found.starts == without(log, 4)
+    assert found.damage == [(places(log)[4], places(log)[5])]
+    assert found.reasons == [reason]
 
 
 @pytest.mark.parametrize("filler", [b"\0", b"\xff", b"\xda\xa3\x20\xa7"])
@@ -166,28 +172,28 @@ def test_overwritten_records_cost_only_those(log: LogBuilder, filler: bytes) -> 
     begin, end = log.records[3].physical_offset + 20, log.records[6].physical_offset + 30
     log.patch(begin, (filler * SIZE)[: end - begin])
     log.roll()
-    walked = Walked(segment(log))
+    found = walked(segment(log))
 
-    assert walked.starts == without(log, 3, 4, 5, 6)
-    assert walked.damage == [(places(log)[3], places(log)[7])]
+    assert found.starts == without(log, 3, 4, 5, 6)
+    assert found.damage == [(places(log)[3], places(log)[7])]
 
 
 def test_damage_at_both_ends_is_found(log: LogBuilder) -> None:
     log.flip(log.records[0].physical_offset + MAGIC_AT)
     log.flip(log.records[9].physical_offset + MAGIC_AT)
     log.roll()
-    walked = Walked(segment(log))
+    found = walked(segment(log))
 
-    assert walked.starts == without(log, 0, 9)
-    assert walked.damage == [(0, places(log)[1]), (places(log)[9], log.records[9].end - START)]
+    assert found.starts == without(log, 0, 9)
+    assert found.damage == [(0, places(log)[1]), (places(log)[9], log.records[9].end - START)]
 
 
 def test_zeros_in_a_closed_segment_are_damage_to_its_end(log: LogBuilder) -> None:
-    walked = Walked(segment(log))
+    found = walked(segment(log))
 
-    assert walked.damage == [(log.end - START, SIZE)]
-    assert walked.reasons == [StopReason.UNWRITTEN]
-    assert not walked.parts[-1].is_followed  # type: ignore[union-attr]  # it is damage
+    assert found.damage == [(log.end - START, SIZE)]
+    assert found.reasons == [StopReason.UNWRITTEN]
+    assert not found.parts[-1].is_followed  # type: ignore[union-attr]  # it is damage
 
 
 def test_a_broken_blank_record_costs_nothing_but_itself(log: LogBuilder) -> None:
@@ -195,11 +201,11 @@ def test_a_broken_blank_record_costs_nothing_but_itself(log: LogBuilder) -> None
     log.roll()
     log.flip(end + MAGIC_AT)
 
-    assert Walked(segment(log)).damage == [(end - START, SIZE)]
+    assert walked(segment(log)).damage == [(end - START, SIZE)]
 
 
 def test_a_segment_of_garbage_is_one_damage() -> None:
-    assert Walked(b"garbage " * 512).damage == [(0, SIZE)]
+    assert walked(b"garbage " * 512).damage == [(0, SIZE)]
 
 
 # ------------------------------------------------------------------------------------------- blank records of odd sizes
@@ -208,20 +214,20 @@ def test_a_segment_of_garbage_is_one_damage() -> None:
 @pytest.mark.parametrize("size", [0, -1, 8, 100_000])
 def test_a_blank_record_of_a_wrong_size_ends_the_segment(log: LogBuilder, size: int) -> None:
     end = log.append_raw(struct.pack(">iI", size, 0xCBD43194)) - START
-    walked = Walked(segment(log))
+    found = walked(segment(log))
 
-    assert walked.damage == []
-    assert (walked.walk.stop, walked.walk.reason) == (end, StopReason.END_OF_FILE)
+    assert found.damage == []
+    assert (found.walk.stop, found.walk.reason) == (end, StopReason.END_OF_FILE)
 
 
 @pytest.mark.parametrize("size", [0, -1, 8, 100_000])
 def test_a_blank_record_of_a_wrong_size_is_damage_if_newer_records_follow(log: LogBuilder, size: int) -> None:
     log.patch(log.records[4].physical_offset, struct.pack(">iI", size, 0xCBD43194))
     log.roll()
-    walked = Walked(segment(log))
+    found = walked(segment(log))
 
-    assert walked.starts == without(log, 4)
-    assert walked.reasons == [StopReason.END_OF_FILE]
+    assert found.starts == without(log, 4)
+    assert found.reasons == [StopReason.END_OF_FILE]
 
 
 def test_stale_records_do_not_make_damage_of_a_blank_record(log: LogBuilder) -> None:
@@ -230,7 +236,7 @@ def test_stale_records_do_not_make_damage_of_a_blank_record(log: LogBuilder) -> 
     log.append_raw(struct.pack(">iI", 0, 0xCBD43194))
     log.append_raw(stale[log.end - log.records[-1].physical_offset :])
 
-    assert Walked(segment(log)).starts == places(log)
+    assert walked(segment(log)).starts == places(log)
 
 
 # ------------------------------------------------------------------------------------------------------ hostile bodies
@@ -254,16 +260,16 @@ def test_records_in_the_body_of_a_broken_record_are_not_taken_for_data(log: LogB
     break_field(log, 10, at, value)
     log.roll()
 
-    assert Walked(segment(log)).starts == without(log, 10)
+    assert walked(segment(log)).starts == without(log, 10)
 
 
 def test_records_in_a_body_that_was_not_written_to_its_end_are_not_taken_for_data(log: LogBuilder) -> None:
     record = log.append(decoys(log, store_timestamp=2**40) + b"the part that is missing")
     log.patch(record.end - 30, bytes(30))
-    walked = Walked(segment(log), only_newer=True, is_growing=True)
+    found = walked(segment(log), only_newer=True, is_growing=True)
 
-    assert walked.starts == without(log, 10)
-    assert not walked.parts[-1].is_followed  # type: ignore[union-attr]  # it is damage
+    assert found.starts == without(log, 10)
+    assert not found.parts[-1].is_followed  # type: ignore[union-attr]  # it is damage
 
 
 # ------------------------------------------------------------------------------------------------------- stale records
@@ -282,10 +288,10 @@ def with_stale_tail(log: LogBuilder, gap: int) -> list[int]:
 
 def test_older_records_behind_the_write_position_are_passed_over(log: LogBuilder) -> None:
     sound = with_stale_tail(log, 8)
-    walked = Walked(segment(log), only_newer=True)
+    found = walked(segment(log), only_newer=True)
 
-    assert walked.starts == sound
-    assert walked.walk.stale > sound[-1]
+    assert found.starts == sound
+    assert found.walk.stale > sound[-1]
 
 
 def test_a_newer_record_among_stale_ones_is_found_and_its_chain_followed(log: LogBuilder) -> None:
@@ -294,7 +300,7 @@ def test_a_newer_record_among_stale_ones_is_found_and_its_chain_followed(log: Lo
     sound = with_stale_tail(log, 8)
     found = [newer.physical_offset - START, following.physical_offset - START]
 
-    assert Walked(segment(log), only_newer=True).starts == [*sound, *found]
+    assert walked(segment(log), only_newer=True).starts == [*sound, *found]
 
 
 def test_older_records_count_where_they_can_not_be_stale(log: LogBuilder) -> None:
@@ -302,7 +308,7 @@ def test_older_records_count_where_they_can_not_be_stale(log: LogBuilder) -> Non
     log.flip(log.records[3].physical_offset + MAGIC_AT)
     log.roll()
 
-    assert Walked(segment(log)).starts == without(log, 3)
+    assert walked(segment(log)).starts == without(log, 3)
 
 
 def test_a_search_reads_only_where_there_may_be_data(log: LogBuilder) -> None:
@@ -312,9 +318,9 @@ def test_a_search_reads_only_where_there_may_be_data(log: LogBuilder) -> None:
         asked.append(position)
         return SIZE
 
-    walked = Walked(segment(log), only_newer=True, next_data=next_data)
+    found = walked(segment(log), only_newer=True, next_data=next_data)
 
-    assert walked.damage == [(log.end - START, SIZE)]
+    assert found.damage == [(log.end - START, SIZE)]
     assert len(asked) == 1
 
 
@@ -331,10 +337,9 @@ def test_a_record_that_a_writer_finishes_meanwhile_is_no_damage(log: LogBuilder)
         raw[begin:end] = record
         return position
 
-    parts = list(SalvageWalk(SegmentView.of(raw, START, finish), only_newer=True, is_growing=True).parts())
-    starts = [start for part in parts if isinstance(part, Window) for start in part.starts.tolist()]
+    found = Walk(SalvageWalk(SegmentView.of(raw, START, finish), only_newer=True, is_growing=True))
 
-    assert starts == places(log)
+    assert found.starts == places(log)
 
 
 # --------------------------------------------------------------------------------------------------- limits of time
@@ -351,10 +356,10 @@ def test_damage_everywhere_costs_no_more_than_its_bytes(monkeypatch: pytest.Monk
     data = bytearray()
     for _ in range(3000):
         data += Record(b"x", physical_offset=START + len(data)).encode() + b"#"
-    walked = Walked(bytes(data))
+    found = walked(bytes(data))
 
-    assert len(walked.starts) == 3000
-    assert len(walked.damage) == 3000
+    assert len(found.starts) == 3000
+    assert len(found.damage) == 3000
     assert len(windows) <= 3001
     assert max(windows) <= 4096
 
@@ -376,10 +381,10 @@ def test_bodies_are_read_twice_at_most_even_if_they_are_nested_a_thousand_times(
         rest = (count - 1 - number) * head + len(b"body")
         record = Record(b"", physical_offset=START + len(data), crc=7).encode()[: head - 4]
         data += struct.pack(">i", head + rest + 3) + record[4:] + struct.pack(">i", rest)
-    walked = Walked(bytes(data + tail))
+    found = walked(bytes(data + tail))
 
-    assert walked.starts == []
-    assert walked.damage == [(0, len(data) + len(tail))]
+    assert found.starts == []
+    assert found.damage == [(0, len(data) + len(tail))]
     assert 0 < sum(read) <= 2 * len(data)
 
 
@@ -389,18 +394,18 @@ def test_bodies_are_read_twice_at_most_even_if_they_are_nested_a_thousand_times(
 @given(logs() | layouts())
 def test_as_long_as_nothing_is_broken_the_walk_is_the_chain(log: Log) -> None:
     chain = follow_chain(memoryview(log.data), start_offset=log.start_offset)
-    walked = Walked(log.data, log.start_offset)
+    found = walked(log.data, log.start_offset)
 
-    assert walked.starts[: chain.starts.size] == chain.starts.tolist()
+    assert found.starts[: chain.starts.size] == chain.starts.tolist()
     if not chain.reason.is_damage and chain.reason is not StopReason.UNWRITTEN:
-        assert walked.damage == []
+        assert found.damage == []
 
 
 @given(mutated(logs() | layouts()), st.booleans(), st.booleans())
 def test_parts_are_sound_and_leave_nothing_out(log: Log, only_newer: bool, is_growing: bool) -> None:
-    walked = Walked(log.data, log.start_offset, only_newer=only_newer, is_growing=is_growing)
+    found = walked(log.data, log.start_offset, only_newer=only_newer, is_growing=is_growing)
     position = 0
-    for part in walked.parts:
+    for part in found.parts:
         if isinstance(part, Window):
             chain = follow_chain(memoryview(log.data), position, part.stop, log.start_offset)
             assert part.starts.tolist() == chain.starts.tolist()
@@ -409,14 +414,14 @@ def test_parts_are_sound_and_leave_nothing_out(log: Log, only_newer: bool, is_gr
             assert part.begin == position
             assert part.begin < part.end
             position = part.end
-    assert walked.walk.stop <= position <= len(log.data)
+    assert found.walk.stop <= position <= len(log.data)
 
 
 @given(mutated(logs() | layouts()), st.data())
 def test_a_walk_that_stops_early_sees_the_same(log: Log, data: st.DataObject) -> None:
     until = data.draw(st.integers(0, len(log.data)))
-    whole = Walked(log.data, log.start_offset)
-    part = Walked(log.data, log.start_offset, until=until)
+    whole = walked(log.data, log.start_offset)
+    part = walked(log.data, log.start_offset, until=until)
 
     assert part.starts == [start for start in whole.starts if start < until]
     assert part.damage == [damage for damage in whole.damage if damage[0] < until]
@@ -425,20 +430,12 @@ def test_a_walk_that_stops_early_sees_the_same(log: Log, data: st.DataObject) ->
 @given(mutated(logs() | layouts()), st.booleans(), st.data())
 def test_a_walk_from_where_sound_records_led_sees_the_same(log: Log, only_newer: bool, data: st.DataObject) -> None:
     segment = SegmentView.of(np.frombuffer(log.data, np.uint8), log.start_offset)
-    sound = [
-        Place(),
-        *(part.place for part in SalvageWalk(segment, only_newer=only_newer).parts() if isinstance(part, Window)),
-    ]
-    place = data.draw(st.sampled_from(sound))
-    whole = Walked(log.data, log.start_offset, only_newer=only_newer)
-    rest = list(SalvageWalk(segment, only_newer=only_newer).parts(place))
+    whole = Walk(SalvageWalk(segment, only_newer=only_newer))
+    place = data.draw(st.sampled_from([Place(), *(part.place for part in whole.parts if isinstance(part, Window))]))
+    rest = Walk(SalvageWalk(segment, only_newer=only_newer), place)
 
-    assert [start for part in rest if isinstance(part, Window) for start in part.starts.tolist()] == [
-        start for start in whole.starts if start >= place.position
-    ]
-    assert [(part.begin, part.end) for part in rest if isinstance(part, Damage)] == [
-        damage for damage in whole.damage if damage[0] >= place.position
-    ]
+    assert rest.starts == [start for start in whole.starts if start >= place.position]
+    assert rest.damage == [damage for damage in whole.damage if damage[0] >= place.position]
 
 
 @given(mutated(logs() | layouts()), st.booleans(), st.booleans())
@@ -464,21 +461,11 @@ def test_a_walk_through_entries_needs_one_chunk_at_a_time(seed: int, only_newer:
 
 def check_windows(whole: SegmentView, view: SegmentView, **options: bool) -> None:
     """Compare a walk through bytes that are there with one through chunks."""
-    expected, walk = SalvageWalk(whole, **options), SalvageWalk(view, **options)
-    found: list[tuple[list[int], list[Damage]]] = []
-    for each in (expected, walk):
-        starts: list[int] = []
-        damage: list[Damage] = []
-        for part in each.parts():
-            if isinstance(part, Damage):
-                damage.append(part)
-            else:
-                starts += part.starts.tolist()
-        found.append((starts, damage))
+    expected, found = Walk(SalvageWalk(whole, **options)), Walk(SalvageWalk(view, **options))
 
-    assert found[0] == found[1]
+    assert (expected.starts, expected.damaged) == (found.starts, found.damaged)
     for name in ("stop", "reason", "stale", "is_unfinished", "covered"):
-        assert getattr(walk, name) == getattr(expected, name)
+        assert getattr(found.walk, name) == getattr(expected.walk, name)
 
 
 MAGIC = b"\xda\xa3\x20\xa7"

@@ -5,7 +5,6 @@ import errno
 import logging
 import os
 import shutil
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,6 +24,7 @@ from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
 
 @pytest.fixture
@@ -52,13 +52,10 @@ def listed(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
 # ------------------------------------------------------------------------------------------------ what a path can be
 
 
-@pytest.mark.parametrize("kind", [str, Path])
-def test_a_store_root_stands_for_its_commit_log(root: Path, kind: type) -> None:
-    assert names(0, 1024, 2048) == listed(kind(root))
-
-
-def test_a_commit_log_directory_stands_for_its_files(root: Path) -> None:
-    assert names(0, 1024, 2048) == listed(root / "commitlog")
+@pytest.mark.parametrize("form", ["{}", "{}/commitlog", "file://{}", "file://localhost{}", "file:{}", "FILE://{}"])
+def test_a_root_and_its_commit_log_stand_for_the_segments(root: Path, form: str) -> None:
+    assert names(0, 1024, 2048) == listed(form.format(root))
+    assert names(0, 1024, 2048) == listed(root)
 
 
 def test_a_file_stands_for_itself(root: Path) -> None:
@@ -89,22 +86,14 @@ def test_paths_may_have_any_characters(log: LogBuilder, tmp_path: Path, name: st
     assert names(0, 1024, 2048) == listed(str(log.write(tmp_path / name)))
 
 
-@pytest.mark.parametrize("form", ["file://{}", "file://localhost{}", "file:{}", "FILE://{}"])
-def test_a_file_url_stands_for_its_path(root: Path, form: str) -> None:
-    assert names(0, 1024, 2048) == listed(form.format(root))
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [("with space", "with%20space"), ("with space", "with space"), ("100%20", "100%20")],
+)
+def test_a_file_url_may_be_encoded_or_not(log: LogBuilder, tmp_path: Path, name: str, written: str) -> None:
+    log.write(tmp_path / name)
 
-
-def test_a_file_url_may_be_encoded_or_not(log: LogBuilder, tmp_path: Path) -> None:
-    log.write(tmp_path / "with space")
-
-    assert names(0, 1024, 2048) == listed(f"file://{tmp_path}/with%20space")
-    assert names(0, 1024, 2048) == listed(f"file://{tmp_path}/with space")
-
-
-def test_a_file_url_with_a_percent_sign_in_the_name_is_taken_as_it_is(log: LogBuilder, tmp_path: Path) -> None:
-    log.write(tmp_path / "100%20")
-
-    assert names(0, 1024, 2048) == listed(f"file://{tmp_path}/100%20")
+    assert names(0, 1024, 2048) == listed(f"file://{tmp_path}/{written}")
 
 
 def test_a_file_url_of_another_host_is_refused() -> None:
@@ -179,23 +168,13 @@ def test_what_is_left_of_a_url_is_not_looked_up(tmp_path: Path, scheme: str) -> 
         Log.of(tmp_path / scheme / "bucket" / "store")
 
 
-def test_the_error_for_a_relative_path_says_where_it_was_looked_for(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-
-    with pytest.raises(StoreNotFoundError, match=str(tmp_path / "stoer")):
-        Log.of("stoer")
-
-
-def test_an_empty_path_is_refused() -> None:
-    with pytest.raises(StoreNotFoundError, match="the path is empty"):
-        Log.of("")
-
-
-def test_no_path_at_all_is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match="no path is given"):
-        Log.of([])
+@pytest.mark.parametrize(
+    ("given", "error", "told"),
+    [("", StoreNotFoundError, "the path is empty"), ([], InvalidOptionError, "no path is given")],
+)
+def test_no_path_at_all_is_refused(given: str | list[str], error: type[Exception], told: str) -> None:
+    with pytest.raises(error, match=told):
+        Log.of(given)
 
 
 @pytest.mark.parametrize("inside", ["", "commitlog"])
@@ -302,39 +281,31 @@ def test_segments_that_follow_each_other_are_no_problem(segments: list[tuple[int
     assert problems(*segments) == []
 
 
-def test_a_missing_segment_is_named_with_its_neighbours() -> None:
-    (problem,) = problems((0, 64), (64, 64), (192, 64))
+@pytest.mark.parametrize(
+    ("segments", "told"),
+    [
+        (
+            [(0, 64), (64, 64), (192, 64)],
+            [
+                "segment 00000000000000000128 is missing",
+                "/log/00000000000000000064 (offset 64, 64 bytes)",
+                "/log/00000000000000000192 (offset 192, 64 bytes)",
+                "failOnDataLoss=false",
+                "DROPMALFORMED",
+            ],
+        ),
+        ([(0, 64), (128, 64)], ["00000000000000000064 is missing"]),
+        ([(0, 40), (64, 64)], ["is too short: expected 64 bytes, found 40"]),
+        ([(0, 64), (64, 40), (128, 64)], ["/log/00000000000000000064 is too short: expected 64 bytes, found 40"]),
+        ([(0, 64), (64, 0), (128, 64)], ["is too short: expected 64 bytes, found 0"]),
+        ([(0, 64), (64, 70), (128, 64)], ["begins inside it: expected 64 bytes, found 70"]),
+        ([(0, 64), (64, 64), (128, 65)], ["too long: expected 64 bytes"]),
+    ],
+)
+def test_a_segment_that_is_missing_short_or_long_is_named(segments: list[tuple[int, int]], told: list[str]) -> None:
+    (problem,) = problems(*segments)
 
-    assert "segment 00000000000000000128 is missing" in problem
-    assert "/log/00000000000000000064 (offset 64, 64 bytes)" in problem
-    assert "/log/00000000000000000192 (offset 192, 64 bytes)" in problem
-    assert "failOnDataLoss=false" in problem
-    assert "DROPMALFORMED" in problem
-
-
-def test_a_missing_segment_is_told_from_a_short_one_with_two_files_only() -> None:
-    assert "00000000000000000064 is missing" in problems((0, 64), (128, 64))[0]
-    assert "is too short: expected 64 bytes, found 40" in problems((0, 40), (64, 64))[0]
-
-
-def test_a_short_segment_in_the_middle_is_a_problem() -> None:
-    (problem,) = problems((0, 64), (64, 40), (128, 64))
-
-    assert "/log/00000000000000000064 is too short: expected 64 bytes, found 40" in problem
-
-
-def test_an_empty_segment_in_the_middle_is_a_problem() -> None:
-    assert "is too short: expected 64 bytes, found 0" in problems((0, 64), (64, 0), (128, 64))[0]
-
-
-def test_a_segment_that_reaches_into_the_next_is_a_problem() -> None:
-    (problem,) = problems((0, 64), (64, 70), (128, 64))
-
-    assert "begins inside it: expected 64 bytes, found 70" in problem
-
-
-def test_a_last_segment_longer_than_the_others_is_a_problem() -> None:
-    assert "too long: expected 64 bytes" in problems((0, 64), (64, 64), (128, 65))[0]
+    assert [text for text in told if text not in problem] == []
 
 
 def test_every_problem_is_told() -> None:

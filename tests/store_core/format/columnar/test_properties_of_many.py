@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from store_core.format.columnar import property_spans
@@ -21,6 +21,7 @@ from store_core.format.columnar.property_columns import (
 from store_core.format.columnar.property_spans import PropertyFinder
 from store_core.format.properties import PropertyParser, decode_text, first_property, parse_properties, split_keys
 from tests import strategies
+from tests.budgets import budget
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 
 NAMES = ("TAGS", "KEYS", "UNIQ_KEY", "a", "INNER_MULTI_DISPATCH")
 
+FIRST = PropertyParser.FIRST_SEPARATOR
 parsers = st.sampled_from(PropertyParser)
 alike = st.lists(strategies.same_names, min_size=1, max_size=40)
 mixed = st.lists(strategies.properties | st.just(b""), max_size=12)
@@ -95,10 +97,10 @@ def test_a_string_that_fits_but_for_one_byte_is_not_of_the_layout(parser: Proper
 
 
 def test_more_layouts_than_are_remembered_are_read_all_the_same() -> None:
-    finder = PropertyFinder(NAMES, PropertyParser.FIRST_SEPARATOR)
+    finder = PropertyFinder(NAMES, FIRST)
     rows = [b"n%04d\x01" % number + b"v" * (number % 50) + b"\x02TAGS\x01t\x02" for number in range(300)]
 
-    assert expected(rows, PropertyParser.FIRST_SEPARATOR) == find(finder, rows)
+    assert expected(rows, FIRST) == find(finder, rows)
 
 
 plain_lists = st.lists(strategies.same_names, max_size=8)
@@ -109,21 +111,33 @@ alike_lists = st.integers(1, 5).flatmap(
     )
 )
 mixed_lists = st.lists(strategies.properties | st.just(b""), max_size=8)
+separator_lists = st.lists(st.binary(max_size=12).map(lambda row: bytes(byte % 4 for byte in row)), max_size=6)
 names = st.sampled_from(["TAGS", "KEYS", "a", "é", "not there", ""])
 
 
-def columns(rows: list[bytes], parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> PropertyColumns:
+def columns(rows: list[bytes], parser: PropertyParser = FIRST) -> PropertyColumns:
     return PropertyColumns(pa.array(rows, pa.binary()), parser)
 
 
-def maps(rows: list[bytes], parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> list[list[tuple[str, str]]]:
+def maps(rows: list[bytes], parser: PropertyParser = FIRST) -> list[list[tuple[str, str]]]:
     array = columns(rows, parser).map()
     array.validate(full=True)
     found: list[list[tuple[str, str]]] = array.to_pylist()
     return found
 
 
-@given(plain_lists | alike_lists | mixed_lists, parsers)
+@budget(2)
+@given(plain_lists | alike_lists | mixed_lists | separator_lists, parsers)
+@example([], FIRST)
+@example([b""], FIRST)
+@example([b""] * 3, FIRST)
+@example([b"a\x01b", b"a\x01b\x02", b"", b"a\x01b\x02c\x01d"], FIRST)
+@example([b"a\x01", b"b\x02", b"a", b"\x01b\x02", b"c\x01d\x02"], FIRST)
+@example([b"a\x01b\x02", b"a\x01\xff\x02", b"a\x01b\x02"], FIRST)
+@example([b"a\x01b\x02", b"\xff\x01b\x02", b"a\x01b\x02"], FIRST)
+@example([b"a\x01b\x02", b"a\x01\xed\xa0\x80\x02", b"a\x01b\x02"], FIRST)
+@example([b"a\x01b\x02", b"a\x01b\xc3\x02", b"a\x01b\x02"], FIRST)
+@example([b"a\x01" + b"v" * 32_765] * 2, FIRST)
 def test_maps_equal_what_the_parser_makes_of_each_row(rows: list[bytes], parser: PropertyParser) -> None:
     expected = [list(parse_properties(decode_text(row), parser).items()) for row in rows]
 
@@ -131,6 +145,11 @@ def test_maps_equal_what_the_parser_makes_of_each_row(rows: list[bytes], parser:
 
 
 @given(plain_lists | alike_lists | mixed_lists, parsers, names)
+@example([b""] * 3, FIRST, "TAGS")
+@example([b"TAGS\x01A\x02TAGS2\x01B\x02", b"TAGS2\x01B\x02TAGS\x01A\x02"], FIRST, "TAGS")
+@example([b"TAGS\x01A\x02TAGS2\x01B\x02", b"TAGS2\x01B\x02TAGS\x01A\x02"], FIRST, "TAG")
+@example([b"TAGS\x01A\x02KEYS\x01B\x02", b"KEYS\x01B\x02TAGS\x01A\x02"], FIRST, "TAGS")
+@example([b"TAGS\x01A\x02KEYS\x01B\x02", b"KEYS\x01B\x02TAGS\x01A\x02"], FIRST, "KEYS")
 def test_a_property_equals_what_the_parser_makes_of_each_row(
     rows: list[bytes], parser: PropertyParser, name: str
 ) -> None:
@@ -156,32 +175,6 @@ def test_a_row_that_differs_in_one_byte_from_the_others_parses_as_by_itself(row:
             assert maps(rows, parser) == expected
 
 
-@given(st.lists(st.binary(max_size=12).map(lambda row: bytes(byte % 4 for byte in row)), max_size=6), parsers)
-def test_rows_of_separators_and_little_else_parse_as_each(rows: list[bytes], parser: PropertyParser) -> None:
-    expected = [list(parse_properties(decode_text(row), parser).items()) for row in rows]
-
-    assert maps(rows, parser) == expected
-
-
-@pytest.mark.parametrize("count", [0, 1, 3])
-def test_rows_without_properties_have_empty_maps(count: int) -> None:
-    assert maps([b""] * count) == [[]] * count
-    assert columns([b""] * count).value("TAGS").to_pylist() == [None] * count
-
-
-def test_rows_with_and_without_a_last_separator_mix() -> None:
-    assert maps([b"a\x01b", b"a\x01b\x02", b"", b"a\x01b\x02c\x01d"]) == [
-        [("a", "b")],
-        [("a", "b")],
-        [],
-        [("a", "b"), ("c", "d")],
-    ]
-
-
-def test_a_row_does_not_reach_into_the_next() -> None:
-    assert maps([b"a\x01", b"b\x02", b"a", b"\x01b\x02", b"c\x01d\x02"]) == [[], [], [], [], [("c", "d")]]
-
-
 @pytest.mark.parametrize("count", [63, 64, 65, 200])
 def test_of_a_name_that_comes_twice_the_last_value_wins_however_far_apart(count: int) -> None:
     between = b"".join(b"n%d\x01v\x02" % number for number in range(count - 2))
@@ -189,33 +182,6 @@ def test_of_a_name_that_comes_twice_the_last_value_wins_however_far_apart(count:
 
     assert found[0] == ("TAGS", "last")
     assert len(found) == count - 1
-
-
-def test_names_that_begin_alike_are_different() -> None:
-    rows = [b"TAGS\x01A\x02TAGS2\x01B\x02", b"TAGS2\x01B\x02TAGS\x01A\x02"]
-
-    assert columns(rows).value("TAGS").to_pylist() == ["A", "A"]
-    assert columns(rows).value("TAG").to_pylist() == [None, None]
-
-
-def test_rows_with_names_of_equal_lengths_in_another_order_are_told_apart() -> None:
-    rows = [b"TAGS\x01A\x02KEYS\x01B\x02", b"KEYS\x01B\x02TAGS\x01A\x02"]
-
-    assert columns(rows).value("TAGS").to_pylist() == ["A", "A"]
-    assert columns(rows).value("KEYS").to_pylist() == ["B", "B"]
-
-
-@pytest.mark.parametrize("row", [b"a\x01\xff\x02", b"\xff\x01b\x02", b"a\x01\xed\xa0\x80\x02", b"a\x01b\xc3\x02"])
-def test_malformed_names_and_values_are_replaced_as_by_the_parser(row: bytes) -> None:
-    expected = list(parse_properties(decode_text(row)).items())
-
-    assert maps([b"a\x01b\x02", row, b"a\x01b\x02"]) == [[("a", "b")], expected, [("a", "b")]]
-
-
-def test_values_may_be_as_long_as_a_properties_field() -> None:
-    row = b"a\x01" + b"v" * 32_765
-
-    assert maps([row, row]) == [[("a", "v" * 32_765)]] * 2
 
 
 @given(st.lists(st.none() | st.text(" ab\té", max_size=9), max_size=8))

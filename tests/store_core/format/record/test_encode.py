@@ -19,41 +19,16 @@ from store_core.format.record.encode import (
     encode_message,
     pack_host,
 )
+from tests.store_core.format.record.test_decode import INNER_BATCH, IPV6, PLAIN, PROPERTY_CRC
 
 BORN = 1_700_000_000_000
 BROKER = ("127.0.0.1", 10911)
 PRODUCER = ("10.1.2.3", 5555)
 RULES = EncodeRules()
 
-G1 = """
-0000007bdaa320a7516fa58a000000010000000000000000000000000000000000000000000000000000018bcfe568000a010203000015b3
-000001a1fd5f54777f00000100002a9f00000000000000000000000000000005626f64793006546f7069634100154b455953016b31206b32
-0254414753015461674102
-"""
-G2 = """
-00000081daa320a755bc801d000000000000000000000000000000000000000000000000000000000000018bcfe568000a010203000015b3
-000001a1fd63dc867f00000100002a9f00000000000000000000000000000003010203015400224b455953016b02544147530141025f5f43
-5243333223013634363633353634373102
-"""
-G3 = """
-00000085daa320a755bc801d000000000000000000000000000000000000000000000000000000300000018bcfe5680020010db800000000
-00000000000000020000004d000001a1fd63ea68fe80000000000000000000000000000100002a9f000000000000000000000000000000030
-102030154000e4b455953016b0254414753014102
-"""
-G4 = """
-000000c8daa320a7051ebb1100000000000000000000000000000001000000000000009f000000c00000018bcfe568007f00000100000001
-000001a1fd68e0537f0000010000000200000000000000000000000000000052000000290000000000000000000000000000000262300011
-574149540174727565025441475301410200000029000000000000000000000000000000026231001157414954017472756502544147530
-141020242510019494e4e45525f42415345013102494e4e45525f4e554d013202
-"""
-
 ORDER = Message("TopicA", b"body0", queue_id=1, tags="TagA", keys=["k1", "k2"], born_timestamp=BORN, born_host=PRODUCER)
 SMALL = Message("T", b"\x01\x02\x03", tags="A", keys="k", born_timestamp=BORN, born_host=PRODUCER)
 SIX = replace(SMALL, born_host=("2001:db8::2", 77), store_host=("fe80::1", 10911))
-
-
-def written(vector: str) -> bytes:
-    return bytes.fromhex(vector.replace("\n", ""))
 
 
 def encoded(message: Message, rules: EncodeRules = RULES) -> EncodedRecords:
@@ -88,14 +63,14 @@ def append(
 def test_version_1_record_is_that_of_rocketmq_5() -> None:
     data, msg_id = append(encoded(ORDER), 0, 0x1A1FD5F5477)
 
-    assert written(G1) == data
+    assert PLAIN == data
     assert msg_id == "7F00000100002A9F0000000000000000"
 
 
 def test_release_4_9_leaves_the_last_separator_out() -> None:
     data, _ = append(encoded(ORDER, EncodeRules("4.9")), 0, 0x1A1FD5F5477)
 
-    expected = bytearray(written(G1)[:-1])
+    expected = bytearray(PLAIN[:-1])
     expected[3] -= 1
     expected[expected.index(b"KEYS") - 1] -= 1
     assert expected == data
@@ -105,7 +80,7 @@ def test_property_crc_covers_the_whole_record() -> None:
     rules = EncodeRules(append_property_crc=True)
     data, _ = append(encoded(SMALL, rules), 0, 0x1A1FD63DC86, crc=True)
 
-    assert written(G2) == data
+    assert PROPERTY_CRC == data
 
 
 def test_property_crc_of_the_producer_is_replaced() -> None:
@@ -115,13 +90,13 @@ def test_property_crc_of_the_producer_is_replaced() -> None:
     )
     data, _ = append(encoded(sent, rules), 0, 0x1A1FD63DC86, crc=True)
 
-    assert written(G2) == data
+    assert PROPERTY_CRC == data
 
 
 def test_ipv6_hosts_widen_the_head() -> None:
     data, msg_id = append(encoded(SIX), 0, 0x1A1FD63EA68)
 
-    assert written(G3) == data
+    assert IPV6 == data
     assert msg_id == "FE80000000000000000000000000000100002A9F0000000000000000"
 
 
@@ -137,7 +112,7 @@ def test_inner_batch_is_one_record() -> None:
     )
     data, _ = append(encoded(batch), 159, 0x1A1FD68E053, 1)
 
-    assert written(G4) == data
+    assert INNER_BATCH == data
 
 
 def test_topics_of_over_127_characters_are_version_2() -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following a chain of records, with one kind of damage per test: what is still read, and why reading stops."""
+"""Following a chain of records, with one kind of damage per case: what is still read, and why reading stops."""
 
 from __future__ import annotations
 
@@ -24,8 +24,9 @@ def test_an_empty_file_has_nothing_to_tell(log: Segment) -> None:
     assert log.stop_reason() is StopReason.LIMIT
 
 
-def test_records_are_found_in_order(log: Segment) -> None:
-    log.append(b"one", b"two", b"three")
+@pytest.mark.parametrize("start_offset", [0, 1 << 30, (1 << 40) + 12345])
+def test_records_are_found_in_order_wherever_the_segment_lies_in_the_log(start_offset: int) -> None:
+    log = Segment(start_offset).append(b"one", b"two", b"three")
 
     assert log.bodies() == [b"one", b"two", b"three"]
     assert log.stop_reason() is StopReason.LIMIT
@@ -42,13 +43,6 @@ def test_the_shortest_record_is_a_record(log: Segment) -> None:
 
     assert len(log.data) == MIN_RECORD_SIZE
     assert log.bodies() == [b""]
-
-
-@pytest.mark.parametrize("start_offset", [0, 1 << 30, (1 << 40) + 12345])
-def test_records_are_found_wherever_the_segment_lies_in_the_log(start_offset: int) -> None:
-    log = Segment(start_offset).append(b"one", b"two")
-
-    assert log.bodies() == [b"one", b"two"]
 
 
 @pytest.mark.parametrize(
@@ -69,135 +63,93 @@ def test_each_ipv6_host_widens_the_head_by_twelve_bytes(log: Segment, born: str,
     assert check.spans.topic_start == width + 4 + 1
 
 
-def test_the_topic_of_a_v2_record_may_be_longer_than_127_bytes(log: Segment) -> None:
-    log.append(b"long", topic="t" * 255, version=2).append(b"short", topic="t", version=2)
+def test_v1_and_v2_records_with_topics_of_any_length_mix(log: Segment) -> None:
+    log.append(b"one").append(b"two", version=2, topic="t").append(b"three", born_host=("::1", 3))
+    log.append(b"long", topic="t" * 255, version=2).append(b"last")
 
-    assert log.bodies() == [b"long", b"short"]
-
-
-def test_v1_and_v2_records_mix(log: Segment) -> None:
-    log.append(b"one").append(b"two", version=2).append(b"three", born_host=("::1", 3)).append(b"four")
-
-    assert log.bodies() == [b"one", b"two", b"three", b"four"]
+    assert log.bodies() == [b"one", b"two", b"three", b"long", b"last"]
 
 
-def test_a_v1_topic_length_of_128_reads_as_negative_as_in_java(log: Segment) -> None:
-    log.append(b"one").append(b"two", topic="t" * 127).put(BODY_AT + 3, ">B", 128)
+# --- what lies behind a record ---
 
-    assert log.bodies() == [b"one"]
-    assert log.stop_reason() is StopReason.SIZE_MISMATCH
+STALE = Record(b"stale", physical_offset=0).encode()
+BEHIND = {
+    "zeros": (bytes(100), StopReason.UNWRITTEN),
+    **{f"{count} zeros": (bytes(count), StopReason.UNWRITTEN) for count in range(1, 8)},
+    **{
+        f"a blank record of {room} bytes": (builders.blank_record(room), StopReason.END_OF_FILE) for room in (8, 9, 100)
+    },
+    **{
+        f"a blank record that says {size}": (
+            struct.pack(">iI", size, builders.MAGIC_BLANK) + bytes(20),
+            StopReason.END_OF_FILE,
+        )
+        for size in (0, -1, 7, 1 << 30, -(1 << 31))
+    },
+    "data in a blank record": (
+        struct.pack(">iI", 8 + len(STALE), builders.MAGIC_BLANK) + STALE,
+        StopReason.END_OF_FILE,
+    ),
+    "a blank record cut short": (builders.blank_record(8)[:5], StopReason.TORN),
+    "a size of 0 and garbage": (bytes(4) + b"garbage!", StopReason.BAD_MAGIC),
+}
 
 
-# --- the end of the log ---
-
-
-def test_zeros_are_unwritten_not_damage(log: Segment) -> None:
-    log.append(b"one").append_raw(bytes(100))
-
-    assert log.bodies() == [b"one"]
-    assert log.stop_reason() is StopReason.UNWRITTEN
-    assert not log.stop_reason().is_damage
-
-
-@pytest.mark.parametrize("count", range(1, 8))
-def test_a_few_zeros_at_the_end_of_a_file_are_unwritten_too(log: Segment, count: int) -> None:
-    log.append(b"one").append_raw(bytes(count))
-
-    assert log.bodies() == [b"one"]
-    assert log.stop_reason() is StopReason.UNWRITTEN
-
-
-@pytest.mark.parametrize("room", [8, 9, 100])
-def test_a_blank_record_ends_the_file(log: Segment, room: int) -> None:
-    log.append(b"one").append_raw(builders.blank_record(room))
+@pytest.mark.parametrize(("rest", "reason"), BEHIND.values(), ids=BEHIND)
+def test_what_is_no_record_ends_the_log(log: Segment, rest: bytes, reason: StopReason) -> None:
+    log.append(b"one").append_raw(rest)
 
     assert log.bodies() == [b"one"]
-    assert log.stop_reason() is StopReason.END_OF_FILE
-    assert not log.stop_reason().is_damage
+    assert log.stop_reason() is reason
 
 
-@pytest.mark.parametrize("size", [0, -1, 7, 1 << 30, -(1 << 31)])
-def test_the_size_of_a_blank_record_is_not_looked_at(log: Segment, size: int) -> None:
-    log.append(b"one").append_raw(struct.pack(">iI", size, builders.MAGIC_BLANK) + bytes(20))
-
-    assert log.stop_reason() is StopReason.END_OF_FILE
-
-
-def test_what_lies_behind_a_blank_record_is_not_data(log: Segment) -> None:
-    stale = Record(b"stale", physical_offset=0).encode()
-    log.append(b"one").append_raw(struct.pack(">iI", 8 + len(stale), builders.MAGIC_BLANK) + stale)
+@pytest.mark.parametrize(
+    ("end", "reason"), [(builders.blank_record(8), StopReason.END_OF_FILE), (bytes(8), StopReason.UNWRITTEN)]
+)
+def test_complete_stale_records_with_right_offsets_behind_the_end_are_not_data(
+    log: Segment, end: bytes, reason: StopReason
+) -> None:
+    log.append(b"one").append_raw(end).append(b"stale", b"stale")
 
     assert log.bodies() == [b"one"]
+    assert log.stop_reason() is reason
 
 
-def test_complete_stale_records_behind_a_blank_record_with_right_offsets_are_not_data(log: Segment) -> None:
-    log.append(b"one").append_raw(builders.blank_record(8)).append(b"stale", b"stale")
-
-    assert log.bodies() == [b"one"]
-    assert log.stop_reason() is StopReason.END_OF_FILE
-
-
-def test_complete_stale_records_behind_zeros_are_not_data(log: Segment) -> None:
-    log.append(b"one").append_raw(bytes(8)).append(b"stale", b"stale")
-
-    assert log.bodies() == [b"one"]
-    assert log.stop_reason() is StopReason.UNWRITTEN
-
-
-def test_a_blank_record_cut_short_is_torn(log: Segment) -> None:
-    log.append(b"one").append_raw(builders.blank_record(8)[:5])
-
-    assert log.bodies() == [b"one"]
-    assert log.stop_reason() is StopReason.TORN
-
-
-# --- damage ---
-
-
-def test_a_torn_record_is_left_out(log: Segment) -> None:
-    log.append(b"one", b"two").shrink(3)
+@pytest.mark.parametrize("kept", [6, 92])
+def test_a_torn_record_is_left_out(log: Segment, kept: int) -> None:
+    log.append(b"one", b"two")
+    log.shrink(len(log.data) - log.starts[1] - kept)
 
     assert log.bodies() == [b"one"]
     assert log.stop_reason() is StopReason.TORN
     assert log.scan().stop == log.starts[1]
 
 
-def test_a_record_torn_inside_its_first_bytes_is_left_out(log: Segment) -> None:
-    log.append(b"one", b"two")
-    log.shrink(len(log.data) - log.starts[1] - 6)
+# --- damage of one field ---
 
-    assert log.bodies() == [b"one"]
-    assert log.stop_reason() is StopReason.TORN
+TOPIC_AT = BODY_AT + 3
+PROPERTIES_AT = TOPIC_AT + 1 + len("topic")
 
 
-def test_a_size_past_the_end_of_the_file_is_torn(log: Segment) -> None:
-    log.append(b"one", b"two").put(SIZE_AT, ">i", 0x7FFFFFFF)
+@pytest.mark.parametrize(
+    ("at", "layout", "values", "reason"),
+    [
+        (SIZE_AT, ">i", [0x7FFFFFFF], StopReason.TORN),
+        (SIZE_AT, ">i", [0, -1, -(1 << 31), 1, MIN_RECORD_SIZE - 1], StopReason.BAD_SIZE),
+        (MAGIC_AT, ">I", [0, 1, 0xDAA320A8, 0xA720A3DA, 0xFFFFFFFF], StopReason.BAD_MAGIC),
+        (BODY_LENGTH_AT, ">i", [4, 1000, 0x7FFFFFFF, -3], StopReason.SIZE_MISMATCH),
+        (TOPIC_AT, ">b", [7, 127, -1], StopReason.SIZE_MISMATCH),
+        (PROPERTIES_AT, ">h", [1, 0x7FFF], StopReason.SIZE_MISMATCH),
+        (PHYSICAL_OFFSET_AT, ">q", [0], StopReason.WRONG_OFFSET),
+    ],
+    ids=["torn", "size", "magic code", "body", "topic", "properties", "offset"],
+)
+def test_a_field_that_can_not_be_is_damage(at: int, layout: str, values: list[int], reason: StopReason) -> None:
+    for value in values:
+        log = Segment().append(b"one").append(b"two", topic="topic").put(at, layout, value)
 
-    assert log.bodies() == [b"one"]
-    assert log.stop_reason() is StopReason.TORN
-
-
-@pytest.mark.parametrize("size", [0, -1, -(1 << 31), 1, MIN_RECORD_SIZE - 1])
-def test_a_size_no_record_can_have_is_damage(log: Segment, size: int) -> None:
-    log.append(b"one", b"two").put(SIZE_AT, ">i", size)
-
-    assert log.bodies() == [b"one"]
-    assert log.stop_reason() is StopReason.BAD_SIZE
-    assert log.stop_reason().is_damage
-
-
-@pytest.mark.parametrize("magic", [0, 1, 0xDAA320A8, 0xA720A3DA, 0xFFFFFFFF])
-def test_another_magic_code_is_damage(log: Segment, magic: int) -> None:
-    log.append(b"one", b"two", b"three").put(MAGIC_AT, ">I", magic)
-
-    assert log.bodies() == [b"one", b"two"]
-    assert log.stop_reason() is StopReason.BAD_MAGIC
-
-
-def test_a_size_of_zero_with_garbage_behind_is_damage(log: Segment) -> None:
-    log.append(b"one").append_raw(bytes(4) + b"garbage!")
-
-    assert log.stop_reason() is StopReason.BAD_MAGIC
+        assert log.bodies() == [b"one"], value
+        assert log.stop_reason() is reason, value
 
 
 @pytest.mark.parametrize("change", [1, -1, 4])
@@ -210,9 +162,8 @@ def test_parts_that_do_not_add_up_are_damage(log: Segment, change: int) -> None:
     assert log.stop_reason() is StopReason.SIZE_MISMATCH
 
 
-@pytest.mark.parametrize("length", [4, 1000, 0x7FFFFFFF])
-def test_a_body_past_its_record_is_damage(log: Segment, length: int) -> None:
-    log.append(b"one", b"two").put(BODY_LENGTH_AT, ">i", length)
+def test_a_v1_topic_length_of_128_reads_as_negative_as_in_java(log: Segment) -> None:
+    log.append(b"one").append(b"two", topic="t" * 127).put(TOPIC_AT, ">B", 128)
 
     assert log.bodies() == [b"one"]
     assert log.stop_reason() is StopReason.SIZE_MISMATCH
@@ -225,21 +176,6 @@ def test_a_negative_body_length_stands_for_no_body_as_in_java(log: Segment, leng
     assert log.bodies() == [b""]
 
 
-def test_a_negative_body_length_hides_no_body(log: Segment) -> None:
-    log.append(b"one", b"two").put(BODY_LENGTH_AT, ">i", -3)
-
-    assert log.bodies() == [b"one"]
-    assert log.stop_reason() is StopReason.SIZE_MISMATCH
-
-
-@pytest.mark.parametrize("length", [7, 127, -1])
-def test_a_topic_past_its_record_is_damage(log: Segment, length: int) -> None:
-    log.append(b"one").append(b"two", topic="topic").put(BODY_AT + 3, ">b", length)
-
-    assert log.bodies() == [b"one"]
-    assert log.stop_reason() is StopReason.SIZE_MISMATCH
-
-
 def test_a_negative_topic_length_is_damage_even_where_lengths_add_up_backwards(log: Segment) -> None:
     """The body's last two bytes would be the length of properties that reach to the end of the record."""
     behind_body = 1 + 5 + 2
@@ -250,21 +186,13 @@ def test_a_negative_topic_length_is_damage_even_where_lengths_add_up_backwards(l
 
 
 def test_a_v2_topic_past_its_record_is_damage(log: Segment) -> None:
-    log.append(b"one").append(b"two", topic="topic", version=2).put(BODY_AT + 3, ">h", 0x7FFF)
+    log.append(b"one").append(b"two", topic="topic", version=2).put(TOPIC_AT, ">h", 0x7FFF)
 
-    assert log.stop_reason() is StopReason.SIZE_MISMATCH
-
-
-@pytest.mark.parametrize("length", [1, 0x7FFF])
-def test_properties_past_their_record_are_damage(log: Segment, length: int) -> None:
-    log.append(b"one").append(b"two", topic="topic").put(BODY_AT + 3 + 1 + 5, ">h", length)
-
-    assert log.bodies() == [b"one"]
     assert log.stop_reason() is StopReason.SIZE_MISMATCH
 
 
 def test_a_negative_properties_length_stands_for_no_properties_as_in_java(log: Segment) -> None:
-    log.append(b"one").append(b"two", topic="topic").put(BODY_AT + 3 + 1 + 5, ">h", -1)
+    log.append(b"one").append(b"two", topic="topic").put(PROPERTIES_AT, ">h", -1)
 
     assert log.bodies() == [b"one", b"two"]
 
@@ -275,13 +203,6 @@ def test_a_head_wider_than_its_record_is_damage(log: Segment, sys_flag: int) -> 
 
     assert log.bodies() == [b"one"]
     assert log.stop_reason() is StopReason.SIZE_MISMATCH
-
-
-def test_a_record_that_belongs_elsewhere_is_damage(log: Segment) -> None:
-    log.append(b"one", b"two").put(PHYSICAL_OFFSET_AT, ">q", 0)
-
-    assert log.bodies() == [b"one"]
-    assert log.stop_reason() is StopReason.WRONG_OFFSET
 
 
 def test_a_record_that_belongs_elsewhere_passes_where_nobody_asks_as_in_java(log: Segment) -> None:

@@ -65,16 +65,21 @@ def put(record: Record, at: int, layout: str, value: int) -> bytearray:
 # --- what is not a record ---
 
 
-@every_release
-@pytest.mark.parametrize("room", range(8))
-def test_too_few_bytes_for_size_and_magic_are_no_record(release: Release, room: int) -> None:
-    assert check(blank_record(8)[:room], release) == UNREADABLE
+UNREADABLE_BYTES: Final = {
+    **{f"{room} bytes": blank_record(8)[:room] for room in range(8)},
+    **{f"magic {magic:x}": put(Record(b"x"), MAGIC_AT, ">I", magic) for magic in (0, 1, 0xDAA320A8, 0xAABBCCDD)},
+    **{f"size {size}": put(Record(), SIZE_AT, ">i", size) for size in (0, 5, 7, -5)},
+    **{f"cut by {cut}": Record(b"body", properties={"TAGS": "a"}).encode()[:-cut] for cut in (1, 5, 20, 60)},
+    "negative topic length": Record(topic="").encode()[:-3] + b"\xff\0\0",
+}
 
 
 @every_release
-@pytest.mark.parametrize("magic", [0, 1, 0xDAA320A8, 0xAABBCCDD])
-def test_another_magic_code_is_no_record(release: Release, magic: int) -> None:
-    assert check(put(Record(b"x"), MAGIC_AT, ">I", magic), release) == UNREADABLE
+@pytest.mark.parametrize("data", UNREADABLE_BYTES.values(), ids=UNREADABLE_BYTES)
+def test_what_has_no_head_no_magic_code_or_too_few_bytes_for_its_parts_is_no_record(
+    release: Release, data: bytes
+) -> None:
+    assert check(data, release) == UNREADABLE
 
 
 @every_release
@@ -122,25 +127,6 @@ def test_a_record_that_claims_less_than_its_parts_is_a_half_message(release: Rel
     record = Record(b"x", topic="orders")
 
     assert check(put(record, SIZE_AT, ">i", 60), release) == MessageCheck(is_success=False, size=60, parsed=record.size)
-
-
-@every_release
-@pytest.mark.parametrize("size", [0, 5, 7, -5])
-def test_a_size_that_no_array_of_its_parts_has_is_unreadable(release: Release, size: int) -> None:
-    assert check(put(Record(), SIZE_AT, ">i", size), release) == UNREADABLE
-
-
-@every_release
-@pytest.mark.parametrize("cut", [1, 5, 20, 60])
-def test_parts_behind_the_end_of_the_bytes_are_unreadable(release: Release, cut: int) -> None:
-    record = Record(b"body", properties={"TAGS": "a"})
-
-    assert check(record.encode()[:-cut], release) == UNREADABLE
-
-
-@every_release
-def test_a_negative_topic_length_is_unreadable(release: Release) -> None:
-    assert check(Record(topic="").encode()[:-3] + b"\xff\0\0", release) == UNREADABLE
 
 
 @every_release
