@@ -11,14 +11,12 @@ import numpy as np
 import pytest
 
 from store_core.format import layout
-from store_core.format.java import hash_code
 from store_core.format.layout import MagicCode, head_dtype, head_size, unit_dtype
 from tests import builders
 from tools import layout_document
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
 
@@ -121,67 +119,6 @@ def test_every_field_is_documented() -> None:
     for unit in layout.UNITS:
         assert f"## {unit.name} ({unit_dtype(unit).itemsize} bytes)" in document
         assert all(f"`{field.name}` | {field.java_name} | {field.doc} |" in document for field in unit.fields)
-
-
-# --- files of RocketMQ ---
-
-QueueLine = dict[str, Any]
-
-
-def queue_lines(store: UnpackedStore) -> list[QueueLine]:
-    lines = store.path.joinpath("queues.jsonl").read_text(encoding="utf-8").splitlines()
-    queues = (json.loads(line) for line in lines)
-    return [queue for queue in queues if queue["type"] == "queue" and queue["units"]]
-
-
-def read_units(directory: Path, unit: layout.Unit) -> np.ndarray[Any, np.dtype[np.void]]:
-    data = b"".join(path.read_bytes() for path in sorted(directory.iterdir()))
-    return np.frombuffer(data, unit_dtype(unit), len(data) // unit_dtype(unit).itemsize)
-
-
-def test_queue_units_of_a_store_are_as_rocketmq_reads_them(golden: Callable[[str], UnpackedStore]) -> None:
-    store = golden("5.3.3/propcrc")
-    for line in queue_lines(store):
-        queue = store.root / "consumequeue" / line["topic"] / str(line["queueId"])
-        units = read_units(queue, layout.CONSUME_QUEUE_UNIT)[: len(line["units"])]
-
-        assert units["physical_offset"].tolist() == [unit["pos"] for unit in line["units"]]
-        assert units["store_size"].tolist() == [unit["size"] for unit in line["units"]]
-        assert units["tags_code"].tolist() == [unit["tagsCode"] for unit in line["units"]]
-
-
-def test_batch_queue_units_of_a_store_are_as_rocketmq_reads_them(golden: Callable[[str], UnpackedStore]) -> None:
-    store = golden("5.3.3/bcq")
-    lines = [line for line in queue_lines(store) if line["topic"] == "bcq_topic"]
-    for line in lines:
-        queue = store.root / "batchconsumequeue" / line["topic"] / str(line["queueId"])
-        units = read_units(queue, layout.BATCH_CONSUME_QUEUE_UNIT)[: len(line["units"])]
-
-        assert units["physical_offset"].tolist() == [unit["pos"] for unit in line["units"]]
-        assert units["store_size"].tolist() == [unit["size"] for unit in line["units"]]
-        assert units["msg_base_offset"].tolist() == [unit["offset"] for unit in line["units"]]
-        assert units["batch_size"].tolist() == [unit["batchNum"] for unit in line["units"]]
-        assert set(units["compacted_offset"].tolist()) == {-1}
-        assert set(units["reserved"].tolist()) == {0}
-    assert lines
-
-
-def test_index_entries_of_a_store_name_records_with_that_key(golden: Callable[[str], UnpackedStore]) -> None:
-    store = golden("5.3.3/propcrc")
-    records = {row["physical_offset"]: row for row in store.expected()}
-    for path in sorted(store.root.joinpath("index").iterdir()):
-        data = path.read_bytes()
-        header = np.frombuffer(data, unit_dtype(layout.INDEX_HEADER), 1)[0]
-        units = np.frombuffer(data, unit_dtype(layout.INDEX_UNIT), header["index_count"], 40 + 4 * 100)[1:]
-
-        assert header["begin_physical_offset"] == units["physical_offset"][0]
-        assert header["end_physical_offset"] == units["physical_offset"][-1]
-        for unit in units:
-            row = records[int(unit["physical_offset"])]
-            keys = [row["unique_key"], *(row["keys"] or [])]
-            hashes = [abs(hash_code(f"{row['topic']}#{key}")) for key in keys if key is not None]
-            assert int(unit["key_hash"]) in hashes
-            assert int(unit["time_diff"]) == (row["store_timestamp"] - int(header["begin_timestamp"])) // 1000
 
 
 def test_the_checkpoint_of_a_store_is_as_rocketmq_reads_it(golden: Callable[[str], UnpackedStore]) -> None:

@@ -46,7 +46,7 @@ def _new(directory: Path, of: QueueRules, disk: FaultyFileSystem | None = None) 
 
 def _entries(file: IndexFile, of: QueueRules) -> list[tuple[int, ...]]:
     data = file.path.read_bytes()[INDEX_HEADER_SIZE + 4 * of.max_hash_slot_num :]
-    return [tuple(entry) for entry in np.frombuffer(data, INDEX_DTYPE).tolist()]
+    return list(struct.iter_unpack(">iqii", data))
 
 
 def _slots(file: IndexFile, of: QueueRules) -> list[int]:
@@ -301,7 +301,6 @@ def test_a_new_file_tells_whether_its_first_write_back_was_interrupted(writes: i
 
 
 _FIRST_TIME: Final = 1_700_000_000_000
-_ALL: Final = (0, 2**63 - 1)
 
 Entry = tuple[int, int, int, int]
 
@@ -404,7 +403,7 @@ def test_a_long_chain_is_read_in_windows() -> None:
         reads += 1
         return data[index * 20 : (index + some) * 20]
 
-    query = IndexQuery(8, 1, 64, *_ALL, _FIRST_TIME, count + 1)
+    query = IndexQuery(8, 1, 64, *ALWAYS, _FIRST_TIME, count + 1)
 
     assert [5] == walk_chain(query, count, read)
     assert reads < 100
@@ -413,7 +412,7 @@ def test_a_long_chain_is_read_in_windows() -> None:
 @pytest.mark.parametrize("previous", [3, 4, 5, 40])
 def test_a_link_that_does_not_lead_back_ends_the_walk(previous: int) -> None:
     entries = [(0, 0, 0, 0), (1, 10, 0, 0), (1, 20, 0, 1), (1, 30, 0, previous), (1, 40, 0, 3), (1, 50, 0, 4)]
-    query = IndexQuery(1, 1, 64, *_ALL, _FIRST_TIME, 6)
+    query = IndexQuery(1, 1, 64, *ALWAYS, _FIRST_TIME, 6)
 
     assert [50, 40, 30] == _walk(query, 5, entries, short=64, window=4)
     assert [50, 40, 30] == _walk(query, 5, entries, short=1, window=4)
