@@ -7,7 +7,6 @@ import pickle
 import shutil
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,10 +17,6 @@ from store_core.files.store_kind import StoreUse, check_store_kind, queue_databa
 from store_core.files.store_path import ConfiguredRoot, lock_places, log_directories, meant_log, roots_to_lock
 from store_core.snapshot.log import Log
 from tests.store_core.files.store_kinds import add_dledger, add_rocksdb, every_file, ordinary_store
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 USES = list(StoreUse)
 OPEN, READ, REPLACE = StoreUse.OPEN_QUEUES, StoreUse.READ_LOG, StoreUse.REPLACE_QUEUES
@@ -199,10 +194,6 @@ def world(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def cases() -> Iterator[tuple[str, str, str, str]]:
-    yield from product(OWN, CONFIGURED, READ_ONLY, BROKER)
-
-
 def made(world: Path, own: str) -> Path:
     root = world / "store"
     root.mkdir()
@@ -215,7 +206,9 @@ def made(world: Path, own: str) -> Path:
     return root
 
 
-@pytest.mark.parametrize(("own", "configured", "read_only", "broker"), list(cases()))
+@pytest.mark.parametrize(
+    ("own", "configured", "read_only", "broker"), list(product(OWN, CONFIGURED, READ_ONLY, BROKER))
+)
 def test_the_store_that_was_named_is_what_is_meant(
     world: Path, own: str, configured: str, read_only: str, broker: str
 ) -> None:

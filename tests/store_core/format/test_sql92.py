@@ -121,12 +121,17 @@ property_maps: Final = st.dictionaries(_NAMES, _PROPERTY_VALUES, max_size=4)
 """Properties that some parsers read as numbers and others do not."""
 
 
-def answer(text: str, release: str, maps: list[dict[str, str]]) -> Answer:
+def compiled(text: str, release: str = "5.3") -> Sql92Expression | FilterError:
     try:
-        expression = Sql92Expression(text, release)
-    except FilterError:
-        return Answer(text, None)
-    return Answer(text, [verdict(expression, properties) for properties in maps])
+        return Sql92Expression(text, release)
+    except FilterError as error:
+        return error
+
+
+def answer(text: str, release: str, maps: list[dict[str, str]]) -> Answer:
+    found = compiled(text, release)
+    verdicts = None if isinstance(found, FilterError) else [verdict(found, properties) for properties in maps]
+    return Answer(text, verdicts)
 
 
 @pytest.mark.golden
@@ -179,13 +184,6 @@ def test_two_dashes_are_a_comment_only_before_the_end_of_a_line() -> None:
 )
 def test_an_expression_knows_the_properties_it_looks_at(text: str, names: tuple[str, ...]) -> None:
     assert names == Sql92Expression(text).names
-
-
-def compiled(text: str, release: str = "5.3") -> Sql92Expression | FilterError:
-    try:
-        return Sql92Expression(text, release)
-    except FilterError as error:
-        return error
 
 
 @given(expressions, st.sampled_from(["4.3", "5.3"]), property_maps)
@@ -297,11 +295,9 @@ def test_a_decimal_beside_a_whole_number_gets_the_way_out() -> None:
 
 @given(expressions, property_maps)
 def test_there_is_a_reason_where_the_evaluation_fails_and_nowhere_else(text: str, properties: dict[str, str]) -> None:
-    try:
-        expression = Sql92Expression(text)
-    except FilterError:
-        assume(condition=False)
-        return
+    expression = compiled(text)
+    assume(isinstance(expression, Sql92Expression))
+    assert isinstance(expression, Sql92Expression)
     expected = ""
     try:
         expression.evaluate(properties)
@@ -339,9 +335,8 @@ def test_columns_have_the_answers_of_rocketmq(release: str) -> None:
 @given(st.lists(expressions, min_size=1, max_size=4), st.lists(property_maps | st.none(), max_size=12))
 def test_columns_equal_each_message(texts: list[str], rows: list[dict[str, str] | None]) -> None:
     for text in texts:
-        try:
-            expression = Sql92Expression(text)
-        except FilterError:
+        expression = compiled(text)
+        if isinstance(expression, FilterError):
             continue
         expected = [verdict(expression, row or {}) for row in rows]
         found = evaluate_maps(expression, maps_of(rows))

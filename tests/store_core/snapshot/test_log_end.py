@@ -129,41 +129,30 @@ def test_a_record_that_was_not_finished_is_no_data(log: LogBuilder, missing: int
     assert log_end(log).position == place(log, 7)
 
 
-def test_last_records_with_wrong_bodies_are_torn(log: LogBuilder) -> None:
-    break_body(log, 5, 6, 7)
+@pytest.mark.parametrize(
+    ("magic", "bodies", "end", "reason"),
+    [
+        ([], [5, 6, 7], 5, StopReason.BAD_CRC),
+        ([], [5, 6], None, StopReason.UNWRITTEN),
+        ([], range(8), 0, StopReason.BAD_CRC),
+        ([3, 4], [], None, StopReason.UNWRITTEN),
+        ([3, 5], [4, 6, 7], 3, StopReason.BAD_MAGIC),
+    ],
+    ids=["torn", "bodies before a sound one", "all torn", "damage before a sound one", "damage before torn ones"],
+)
+def test_a_log_ends_behind_its_last_sound_record(
+    log: LogBuilder, magic: list[int], bodies: list[int], end: int | None, reason: StopReason
+) -> None:
+    break_magic(log, *magic)
+    break_body(log, *bodies)
 
-    assert log_end(log) == LogEnd(place(log, 5), StopReason.BAD_CRC)
+    assert log_end(log) == LogEnd(log.end - START if end is None else place(log, end), reason)
 
 
 def test_bodies_are_not_looked_at_unless_they_are_to_be_verified(log: LogBuilder) -> None:
     break_body(log, 5, 6, 7)
 
     assert log_end(log, verify_crc=False) == LogEnd(log.end - START, StopReason.UNWRITTEN)
-
-
-def test_a_wrong_body_before_a_sound_one_is_not_the_end(log: LogBuilder) -> None:
-    break_body(log, 5, 6)
-
-    assert log_end(log).position == log.end - START
-
-
-def test_damage_before_a_sound_record_is_not_the_end(log: LogBuilder) -> None:
-    break_magic(log, 3, 4)
-
-    assert log_end(log).position == log.end - START
-
-
-def test_damage_that_only_records_with_wrong_bodies_follow_is_the_end(log: LogBuilder) -> None:
-    break_magic(log, 3, 5)
-    break_body(log, 4, 6, 7)
-
-    assert log_end(log) == LogEnd(place(log, 3), StopReason.BAD_MAGIC)
-
-
-def test_a_torn_tail_reaches_back_to_the_first_record(log: LogBuilder) -> None:
-    break_body(log, *range(8))
-
-    assert log_end(log) == LogEnd(0, StopReason.BAD_CRC)
 
 
 def test_older_records_behind_the_end_are_told_and_no_data(log: LogBuilder) -> None:

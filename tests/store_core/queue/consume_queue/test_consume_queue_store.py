@@ -277,11 +277,12 @@ def _outcome(maker: _Maker, queues: ConsumeQueueStore) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
-@pytest.mark.parametrize("hostile", [False, True])
-@budget(0.25)
+@pytest.mark.parametrize("kind", ["plain", "mixed", "hostile"])
+@pytest.mark.parametrize("gathers", [False, True])
+@budget(0.2)
 @given(data=st.data())
-def test_batches_are_as_records_put_one_by_one(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, release: Release, hostile: bool
+def test_batches_put_or_gathered_are_as_records_put_one_by_one(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, release: Release, kind: str, gathers: bool
 ) -> None:
     rules = replace(
         _RULES,
@@ -291,46 +292,21 @@ def test_batches_are_as_records_put_one_by_one(
         is_multi_dispatch_enabled=release != "4.3",
         is_lmq_enabled=release != "4.3" and data.draw(st.booleans()),
     )
-    requests = data.draw(_requests(hostile=hostile))
-    cut = data.draw(st.integers(1, 26))
-    single, bulk = (_Maker(tmp_path_factory.mktemp("q"), rules) for _ in range(2))
-    one_by_one, together = single.new(max_queues=12), bulk.new(max_queues=12)
-    for request in requests:
-        one_by_one.put(request)
-    for first in range(0, len(requests), cut):
-        together.put_batch(RequestBatch(requests[first : first + cut]))
-
-    assert _outcome(single, one_by_one) == _outcome(bulk, together)
-
-
-@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
-@pytest.mark.parametrize("kind", ["plain", "mixed", "hostile"])
-@budget(0.2)
-@given(data=st.data())
-def test_gathered_batches_are_as_records_put_one_by_one(
-    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject, release: Release, kind: str
-) -> None:
-    rules = replace(
-        _RULES,
-        release=release,
-        batch_topics=_RULES.batch_topics if release == "5.3" else frozenset(),
-        is_ext_enabled=data.draw(st.booleans()),
-        is_multi_dispatch_enabled=release != "4.3",
-    )
     requests = data.draw(_requests(hostile=kind == "hostile", plain=kind == "plain"))
     single, bulk = (_Maker(tmp_path_factory.mktemp("q"), rules) for _ in range(2))
-    one_by_one = single.new(max_queues=6)
-    gathered = bulk.new(max_queues=6, most_gathered=data.draw(st.integers(1, 12)))
+    most = data.draw(st.sampled_from([6, 12]))
+    one_by_one = single.new(max_queues=most)
+    together = bulk.new(max_queues=most, most_gathered=data.draw(st.integers(1, 12)))
     for request in requests:
         one_by_one.put(request)
     while requests:
-        cut = data.draw(st.integers(1, 8))
-        put = data.draw(st.sampled_from([gathered.gather_batch, gathered.gather_batch, gathered.put_batch]))
-        put(RequestBatch(requests[:cut]))
+        cut = data.draw(st.integers(1, 26))
+        is_gathered = gathers and data.draw(st.sampled_from([True, True, False]))
+        (together.gather_batch if is_gathered else together.put_batch)(RequestBatch(requests[:cut]))
         requests = requests[cut:]
-    gathered.put_gathered()
+    together.put_gathered()
 
-    assert _outcome(single, one_by_one) == _outcome(bulk, gathered)
+    assert _outcome(single, one_by_one) == _outcome(bulk, together)
 
 
 def test_units_of_plain_records_are_gathered_until_there_is_no_room_or_they_are_wanted(maker: _Maker) -> None:
