@@ -18,7 +18,7 @@ from store_core.store.rebuild.queue_compare import StoredQueues
 from store_core.store.rebuild.queue_files import QueuePlace, QueueWriters
 from store_core.store.rebuild.segment_scan import SegmentUnits
 from tests.store_core.fakes import FaultyFileSystem
-from tests.store_core.queue.hostile_requests import hostile_requests
+from tests.store_core.queue.dispatch_logs import hostile_requests
 
 if TYPE_CHECKING:
     from pathlib import Path

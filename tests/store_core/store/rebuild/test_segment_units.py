@@ -20,7 +20,7 @@ from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueW
 from store_core.store.rebuild.segment_scan import SegmentUnits
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.queue.consume_queues import file_bytes
-from tests.store_core.queue.hostile_requests import BORDER_OFFSETS, hostile_requests
+from tests.store_core.queue.dispatch_logs import BORDER_OFFSETS, hostile_requests
 
 if TYPE_CHECKING:
     from pathlib import Path
