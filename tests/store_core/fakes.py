@@ -4,18 +4,25 @@
 from __future__ import annotations
 
 import errno
+import gc
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
     from threading import Event
 
 
 _PAGE = 4096
+
+
+def descriptors() -> set[str]:
+    """Return the descriptors that this process has open."""
+    gc.collect()
+    return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
 class FakeClock:
@@ -129,6 +136,23 @@ class FaultyFileSystem(OsFileSystem):
     def remove(self, path: Path) -> None:
         self.called("remove", path)
         super().remove(path)
+
+
+class SyncingDisk(FaultyFileSystem):
+    """Records which directories are synced, including parents, and can fail at one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.synced: list[str] = []
+        self.failing: str | None = None
+
+    def sync_directory(self, path: Path) -> None:
+        OsFileSystem.sync_directory(self, path)
+
+    def sync_names(self, path: Path) -> None:
+        if path.name == self.failing:
+            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
+        self.synced.append(path.name)
 
 
 class _FaultyFile(OsOpenFile):

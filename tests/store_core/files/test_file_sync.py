@@ -164,16 +164,12 @@ def test_releases_of_linux_that_tell_no_error_sync_file_by_file(
     assert "all" not in system.calls
 
 
-def test_without_the_call_files_are_synced_singly(system: _System, many: Path) -> None:
-    system.is_there = False
-
-    _sync(many)
-
-    assert "all" not in system.calls
-
-
-def test_without_a_list_of_mounts_files_are_synced_singly(system: _System, many: Path) -> None:
-    system.mounts.unlink()
+@pytest.mark.parametrize("missing", ["the call", "the list of mounts"])
+def test_without_what_it_takes_files_are_synced_singly(system: _System, many: Path, missing: str) -> None:
+    if missing == "the call":
+        system.is_there = False
+    else:
+        system.mounts.unlink()
 
     _sync(many)
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import os
 import subprocess
 import sys
@@ -17,6 +16,7 @@ import pytest
 
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, OsOpenFile, UnsyncedNames, write_all
+from tests.store_core.fakes import SyncingDisk, descriptors
 
 if TYPE_CHECKING:
     from tests.store_core.fakes import FaultyFileSystem
@@ -25,11 +25,6 @@ if TYPE_CHECKING:
 @pytest.fixture
 def system() -> OsFileSystem:
     return OsFileSystem()
-
-
-def descriptors() -> set[str]:
-    gc.collect()
-    return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
 def test_a_write_shows_in_a_mapping_at_once(system: OsFileSystem, tmp_path: Path) -> None:
@@ -312,20 +307,6 @@ def test_the_machines_clock_goes_on() -> None:
 
 
 # ---- names of new directories
-
-
-class SyncingDisk(OsFileSystem):
-    """Records which directories are synced, and can fail at one."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.synced: list[str] = []
-        self.failing: str | None = None
-
-    def sync_names(self, path: Path) -> None:
-        if path.name == self.failing:
-            raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        self.synced.append(path.name)
 
 
 def test_added_directories_are_synced_with_the_first_below_them(tmp_path: Path) -> None:

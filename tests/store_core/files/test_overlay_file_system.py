@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 import os
 import zlib
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,10 +18,11 @@ from store_core.files.mapped_file import MappedFile
 from store_core.files.overlay_file_system import FileChange, OverlayFile, OverlayFileSystem
 from store_core.format.segment_view import SegmentView
 from tests.budgets import budget
-from tests.store_core.fakes import FakeClock
+from tests.store_core.fakes import FakeClock, descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
     Step = Callable[[FileSystem, Path], object]
 
@@ -56,10 +56,6 @@ def overlay_tree(system: FileSystem, root: Path, path: Path | None = None) -> di
         else:
             assert status.size == len(found[str(each.relative_to(root))] or b"")
     return found
-
-
-def descriptors() -> int:
-    return len(OsFileSystem().names(Path("/proc/self/fd")))
 
 
 def compact(value: object) -> object:

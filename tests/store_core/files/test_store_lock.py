@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import errno
-import gc
 import pickle
 import shutil
 import subprocess
@@ -18,6 +17,7 @@ import pytest
 from store_core.errors import StoreError, StoreLockedError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import LOCK_FILE, AbortFile, StoreLock, is_lock_held
+from tests.store_core.fakes import descriptors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -53,11 +53,6 @@ def java_lock(root: Path) -> Iterator[str]:
         yield process.stdout.readline().strip()
         process.stdin.close()
         assert process.wait(60) == 0
-
-
-def descriptors() -> set[str]:
-    gc.collect()
-    return {path.name for path in Path("/proc/self/fd").iterdir()}
 
 
 def test_the_lock_file_holds_what_javas_holds(tmp_path: Path, disk: FaultyFileSystem) -> None:

@@ -164,6 +164,12 @@ def test_batch_encoder_equals_the_scalar_one(
     assert {queue: count for queue, count in table.items() if count} == {q: n for q, n in counted.items() if n}
 
 
+def completed(encoded: EncodedBatch, count: int) -> bytes:
+    """Complete the first rows at the beginning of a log."""
+    offsets = encoded.queue_offsets(np.full(len(encoded.queues), 7, np.int64))
+    return bytes(complete_batch(encoded, slice(0, count), 0, offsets, TIME))
+
+
 def small(**columns: Any) -> pa.RecordBatch:  # noqa: ANN401 -- any column
     given = {"topic": ["a", "b"], "body": [b"1", b"22"]} | columns
     arrays = [pa.array(column, COLUMN_TYPES.get(name)) for name, column in given.items()]
@@ -197,10 +203,7 @@ def test_property_of_a_map_is_not_taken_from_the_column_of_its_name() -> None:
     )
     expected, _ = appended_one_by_one(chosen, EncodeRules(), None, 0)
 
-    encoded = encode_batch(batch, store_host=BROKER, born_timestamp=BORN)
-    assert expected == bytes(
-        complete_batch(encoded, slice(0, 1), 0, encoded.queue_offsets(np.full(1, 7, np.int64)), TIME)
-    )
+    assert expected == completed(encode_batch(batch, store_host=BROKER, born_timestamp=BORN), 1)
 
 
 @pytest.mark.parametrize(("count", "size"), [(5000, 20), (3, 20_000), (4097, 1)])
@@ -223,9 +226,7 @@ def test_many_different_property_sets_are_encoded_one_by_one() -> None:
         [{"topic": "t", "body": b"x", "properties": pairs} for pairs in many], EncodeRules(), None, 0
     )
 
-    encoded = encode_batch(batch, store_host=BROKER, born_timestamp=BORN)
-    offsets = encoded.queue_offsets(np.full(1, 7, np.int64))
-    assert expected == bytes(complete_batch(encoded, slice(0, 40), 0, offsets, TIME))
+    assert expected == completed(encode_batch(batch, store_host=BROKER, born_timestamp=BORN), 40)
 
 
 @pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("ms"), pa.timestamp("ns", "UTC")])

@@ -16,14 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
-from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
+from store_core.files.file_system import OpenFile, OsOpenFile
 from store_core.files.segment_file import MAX_OPEN_QUEUES
 from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.queue_path import QueueRules
 from tests.budgets import budget
-from tests.store_core.fakes import FakeClock, FaultyFileSystem
+from tests.store_core.fakes import FakeClock, FaultyFileSystem, SyncingDisk, descriptors
 from tests.store_core.queue.consume_queues import answers_of, file_bytes, units_in
 
 if TYPE_CHECKING:
@@ -353,22 +353,8 @@ def test_a_sequence_that_is_not_written_at_once_is_tried_again(maker: _Maker, fa
     assert maker.put_times == [10_000, 21_000]
 
 
-class _SyncingDisk(FaultyFileSystem):
-    """Records which directories are synced, including parents."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.synced: list[str] = []
-
-    def sync_directory(self, path: Path) -> None:
-        OsFileSystem.sync_directory(self, path)
-
-    def sync_names(self, path: Path) -> None:
-        self.synced.append(path.name)
-
-
 def test_directories_of_new_queues_are_synced_when_they_are_flushed_each_once(maker: _Maker) -> None:
-    disk = maker.disk = _SyncingDisk()
+    disk = maker.disk = SyncingDisk()
     queues = maker.new()
     for topic, queue_id in (("T", 0), ("T", 1), ("U", 2)):
         queues.put(_request(topic, queue_id))
@@ -381,9 +367,9 @@ def test_directories_of_new_queues_are_synced_when_they_are_flushed_each_once(ma
 
 
 def test_directories_that_a_killed_process_left_are_synced_by_a_recovery(maker: _Maker) -> None:
-    disk = maker.disk = _SyncingDisk()
+    disk = maker.disk = SyncingDisk()
     maker.new().put(_request("T", 7))
-    maker.disk = disk = _SyncingDisk()
+    maker.disk = disk = SyncingDisk()
     maker.opened().force()
 
     assert {"7", "T", "consumequeue", maker.root.name} <= set(disk.synced)
@@ -447,18 +433,14 @@ def test_without_a_log_all_files_go_and_the_queues_stay(maker: _Maker) -> None:
 # ---- how many files are open
 
 
-def _descriptors() -> int:
-    return len(list(Path("/proc/self/fd").iterdir()))
-
-
 def test_however_many_queues_there_are_few_files_are_open(maker: _Maker) -> None:
     count = 4 * MAX_OPEN_QUEUES
     requests = [_request(f"%LMQ%{index}", 0, 0, 1000 + 100 * index) for index in range(count)]
-    before = _descriptors()
+    before = len(descriptors())
     queues = maker.new()
     queues.put_batch(RequestBatch(requests))
 
-    assert _descriptors() - before <= MAX_OPEN_QUEUES + 1
+    assert len(descriptors()) - before <= MAX_OPEN_QUEUES + 1
 
     reopened = maker.opened()
     reopened.correct_min_offset(0)
@@ -467,12 +449,12 @@ def test_however_many_queues_there_are_few_files_are_open(maker: _Maker) -> None
 
     assert len(units) == count
     assert None not in units
-    assert _descriptors() - before <= 3 * MAX_OPEN_QUEUES
+    assert len(descriptors()) - before <= 3 * MAX_OPEN_QUEUES
 
     queues.close()
     reopened.close()
 
-    assert _descriptors() <= before
+    assert len(descriptors()) <= before
 
 
 def test_queues_are_read_while_records_are_put(maker: _Maker) -> None:
