@@ -33,7 +33,7 @@ from store_core.store.export.lake_files import partition_directory
 from store_core.store.export.segment_totals import SegmentTotals
 from store_core.store.parts import InProcess
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder, Record
-from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
+from tests.store_core.fakes import DeadDiskError, MortalFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

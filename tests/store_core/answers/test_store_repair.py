@@ -22,8 +22,8 @@ from tests.store_core.answers.planting import Expected, Fault, StoreCopy, fault_
 from tests.store_core.answers.planting.other_faults import INDEX_FAULTS
 from tests.store_core.answers.planting.queue_faults import QUEUE_FAULTS
 from tests.store_core.answers.planting.store_copy import IndexCopy, patch
+from tests.store_core.fakes import DeadDiskError, MortalFileSystem
 from tests.store_core.files.store_kinds import every_file
-from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
 from tests.store_core.rebuilt import index_files, queue_files
 
 if TYPE_CHECKING:

@@ -18,8 +18,7 @@ from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.store.clean import CleanServices
 from store_core.store.store_life import disk_space
-from tests.store_core.fakes import FakeClock
-from tests.store_core.mortal_disk import MortalFileSystem
+from tests.store_core.fakes import FakeClock, MortalFileSystem
 from tests.store_core.store.logs import FILE_SIZE, message, messages_of
 from tests.store_core.store.put_model import Put, check_index, check_queues, following
 from tests.store_core.store.unattended_store import UnattendedStore

@@ -20,8 +20,8 @@ from store_core.files.store_lock import StoreLock, is_lock_held
 from store_core.snapshot.store import store_at
 from store_core.store.rebuild.plan import RebuildOptions
 from store_core.store.sink.commit import SinkCommit
+from tests.store_core.fakes import DeadDiskError, MortalFileSystem
 from tests.store_core.files.store_kinds import every_file
-from tests.store_core.mortal_disk import DeadDiskError, MortalFileSystem
 from tests.store_core.store.logs import message
 
 if TYPE_CHECKING:

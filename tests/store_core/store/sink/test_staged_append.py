@@ -26,8 +26,7 @@ from store_core.store.sink import staged_append
 from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger, LedgerEntry
 from store_core.store.sink.staged_append import Appended, KnownRecords, append_staged
 from tests.builders import Record
-from tests.store_core.fakes import FaultyFileSystem
-from tests.store_core.mortal_disk import MortalFileSystem
+from tests.store_core.fakes import FaultyFileSystem, MortalFileSystem
 from tests.store_core.store.logs import messages_of
 from tests.store_core.store.sink.staging import (
     CONFIG,
