@@ -1,27 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The registry of all targets."""
+"""The registry of all targets, with those whose second case does what no case may do, to test that it is noticed."""
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from typing import TYPE_CHECKING, Final
 
-from tests.fuzz.archive_targets import ARCHIVE_TARGETS
-from tests.fuzz.command_targets import COMMAND_TARGETS
 from tests.fuzz.decoders import DECODERS
-from tests.fuzz.faulty_targets import FAULTY_TARGETS
+from tests.fuzz.limits import MEMORY
 from tests.fuzz.log_targets import LOG_TARGETS
 from tests.fuzz.store_targets import STORE_TARGETS
+from tests.fuzz.target import Case, Finding, Target
 
 if TYPE_CHECKING:
-    from tests.fuzz.target import Target
+    from collections.abc import Callable
+    from pathlib import Path
+    from random import Random
 
 
 TARGETS: Final = (
     *(decoder.target() for decoder in DECODERS),
     *LOG_TARGETS,
-    *ARCHIVE_TARGETS,
     *STORE_TARGETS,
-    *COMMAND_TARGETS,
 )
 
 
@@ -31,3 +33,30 @@ def target_named(name: str) -> Target:
     if name not in found:
         raise SystemExit(f"no target {name!r}: there are {', '.join(map(str, TARGETS))}")
     return found[name]
+
+
+def _second(fault: Callable[[], object]) -> Callable[[Path], Case]:
+    """Return a target's function whose second case in a process is a fault."""
+
+    def prepare(_: Path) -> Case:
+        calls = iter(range(3))
+
+        def run(_: Random) -> None:
+            if next(calls) == 1:
+                fault()
+
+        return run
+
+    return prepare
+
+
+def _fail() -> None:
+    raise Finding("wrong")
+
+
+FAULTY_TARGETS: Final = (
+    Target("fails", _second(_fail), 1),
+    Target("needs-memory", _second(lambda: bytearray(2 * MEMORY)), 1),
+    Target("dies", _second(lambda: os.kill(os.getpid(), signal.SIGKILL)), 1),
+    Target("hangs", _second(lambda: time.sleep(60)), 1, seconds=0.2),
+)

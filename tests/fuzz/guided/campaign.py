@@ -23,10 +23,12 @@ import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.fuzz.guided.lots import ALL_DECODERS
+from tests.fuzz.decoders import DECODERS
 from tests.fuzz.seeds import MOST_BYTES
+from tests.fuzz.target import Decoder, Judge
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -41,6 +43,49 @@ _MOST_DIED: Final = 20
 
 _COVERAGE: Final = re.compile(rb"cov: (\d+) ft: (\d+) corp: (\d+)")
 _DIRECTORY: Final = Path(".cache/fuzz-coverage")
+_FRACTION: Final = 16
+
+
+class GivenRandom(Random):
+    """Random numbers that are the bytes of an input; when it is used up, those of a seed, since zeros may never end."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(0)
+        self._data = data
+        self._next = 0
+
+    def getrandbits(self, count: int, /) -> int:
+        """Take as many bits, from whole bytes."""
+        size = (count + 7) // 8
+        if self._next >= len(self._data):
+            return super().getrandbits(count)
+        taken = self._data[self._next : self._next + size]
+        self._next += size
+        return int.from_bytes(taken, "little") & ((1 << count) - 1)
+
+    def random(self) -> float:
+        """Take two bytes as a fraction of 1."""
+        return self.getrandbits(_FRACTION) / (1 << _FRACTION)
+
+
+def _drawn(decoder: Decoder) -> Decoder:
+    target = decoder.target()
+
+    def prepare(directory: Path) -> Judge:
+        run = target.prepare(directory)
+        return lambda data: run(GivenRandom(data))
+
+    def seeds(_: Path) -> list[bytes]:
+        return [Random(f"{target.name}-{number}").randbytes(64) for number in range(4)]
+
+    return Decoder(f"drawn-{target.name}", prepare, seeds)
+
+
+ALL_DECODERS: Final = (*DECODERS, *(_drawn(decoder) for decoder in DECODERS if decoder.pieces))
+"""In the order that the first byte of an input means.
+
+Those of texts are there a second time, with mutations by lots that the fuzzer chooses: it finds which lead to new code.
+"""
 
 
 @dataclass(slots=True)

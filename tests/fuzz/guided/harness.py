@@ -36,7 +36,7 @@ def main() -> None:
     log.addHandler(logging.NullHandler())
     log.propagate = False
     with atheris.instrument_imports(include=["store_core"], enable_loader_override=False):
-        from tests.fuzz.guided.lots import ALL_DECODERS  # noqa: PLC0415 -- imports below are instrumented
+        from tests.fuzz.guided.campaign import ALL_DECODERS  # noqa: PLC0415 -- imports below are instrumented
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 -- faster, if it is there
     with tempfile.TemporaryDirectory(prefix="guided-", dir=memory) as made:
         judges = []
