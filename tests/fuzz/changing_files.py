@@ -197,32 +197,12 @@ def _checked_rows(batch: pa.RecordBatch, expected: dict[int, bytes]) -> int:
 
 
 class ReadLog:
-    """A store that is read, and the file of it that is changed.
+    """A store that is read, and the file of it that is changed; its one segment is full of the records.
 
-    Parameters
-    ----------
-    root : Path
-    records : list of Record
-        Those of the store's one segment, which is full.
-    work : str
-        What is read.
-    of : str
-        What is changed.
-
-    Attributes
-    ----------
-    root, work
-        As given.
-    path : Path
-        The file that is changed.
-    size : int
-        Bytes of it that are not zeros behind its content.
-    changed : Path
-        Is there when a change is over.
-    bodies : dict of int to bytes
-        By physical offset.
-    least_rows : int
-        How many rows each read has to have.
+    * `path`, `size`: The file that is changed, and its bytes that are not zeros behind its content.
+    * `changed`: Is there when a change is over.
+    * `bodies`: By physical offset.
+    * `least_rows`: How many rows each read has to have.
     """
 
     def __init__(self, root: Path, records: list[Record], work: Work, of: Changed) -> None:

@@ -53,12 +53,16 @@ class _Words(logging.Handler):
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """A record as it was stored."""
+    """A record and its frame, as they were stored."""
 
     offset: int
     frame: int
     data: bytes
     row: dict[str, Any]
+
+    @property
+    def end(self) -> int:
+        return self.frame + len(self.data)
 
 
 def _row(record: Record) -> dict[str, Any]:
@@ -92,11 +96,7 @@ class _Judge:
 
         `has_layout` says that each file has its size, so that only records may be refused.
         """
-        touched = [
-            each for each in self._pieces if data[each.frame : each.offset + len(each.data)] != self._stored(each)
-        ]
-        at = {each.frame for each in touched}
-        sound = [each for each in self._pieces if each.frame not in at]
+        sound = [each for each in self._pieces if data[each.frame : each.end] == each.data]
         allowed = (CorruptRecordError,) if has_layout else (StoreError,)
         found: dict[str, tuple[list[dict[str, Any]], bool]] = {}
         words: list[str] = []
@@ -115,13 +115,6 @@ class _Judge:
         self._judge_rows(whole, sound)
         self._judge_loss(found["PERMISSIVE"][0], sound, words)
 
-    def _stored(self, piece: _Piece) -> bytes:
-        return piece.data if piece.frame == piece.offset else self._lead(piece) + piece.data
-
-    def _lead(self, piece: _Piece) -> bytes:
-        lead: bytes = piece.row["lead"]
-        return lead
-
     def _read(self, mode: str, allowed: tuple[type[Exception], ...]) -> tuple[list[dict[str, Any]], bool]:
         rows: list[dict[str, Any]] = []
         try:
@@ -134,7 +127,7 @@ class _Judge:
     def _judge_rows(self, rows: list[dict[str, Any]], sound: list[_Piece]) -> None:
         """A row is what was stored, or it overlaps bytes that were changed."""
         stored = {each.offset: each.row for each in sound}
-        places = [(each.frame, each.offset + len(each.data)) for each in sound]
+        places = [(each.frame, each.end) for each in sound]
         for row in rows:
             begin, expected = row["physical_offset"], stored.get(row["physical_offset"])
             if expected is None:
@@ -144,7 +137,7 @@ class _Judge:
                 continue
             for name, value in expected.items():
                 shown = dict(row[name]) if name == "properties" else row.get(name)
-                if name != "lead" and shown != value:
+                if shown != value:
                     raise Finding(f"{name} of the untouched record at {begin}: {value!r:.100} became {shown!r:.100}")
         if len({row["physical_offset"] for row in rows}) != len(rows):
             raise Finding("a record twice")
@@ -187,6 +180,22 @@ def _make_root(directory: Path, folder: str = "commitlog") -> Path:
     return directory / "store"
 
 
+def _chosen(random: Random, whole: bytes, edges: list[int]) -> tuple[int, bytearray, list[int]]:
+    """Choose a segment; return its number, its bytes, and the edges inside of it."""
+    number = random.randrange(len(whole) // _SEGMENT)
+    segment = bytearray(whole[number * _SEGMENT : (number + 1) * _SEGMENT])
+    return number, segment, [edge - number * _SEGMENT for edge in edges if edge // _SEGMENT == number]
+
+
+def _written(directory: Path, whole: bytes, number: int, segment: bytearray) -> bytes:
+    """Write a log with one segment changed; return its bytes."""
+    parts = [whole[begin : begin + _SEGMENT] for begin in range(0, len(whole), _SEGMENT)]
+    parts[number] = bytes(segment)
+    for each, part in enumerate(parts):
+        (directory / f"{each * _SEGMENT:020d}").write_bytes(part)
+    return b"".join(parts)
+
+
 def _log(directory: Path) -> Case:
     """Files of a log with the bytes of any mutation in one of its segments."""
     whole, pieces, edges = _plain_log()
@@ -194,20 +203,14 @@ def _log(directory: Path) -> Case:
     judge = _Judge(root, pieces)
 
     def run(random: Random) -> None:
-        data = bytearray(whole)
-        number = random.randrange(len(whole) // _SEGMENT)
-        segment = bytearray(whole[number * _SEGMENT : (number + 1) * _SEGMENT])
-        mutate_bytes(random, segment, [edge - number * _SEGMENT for edge in edges if edge // _SEGMENT == number])
+        number, segment, inside = _chosen(random, whole, edges)
+        mutate_bytes(random, segment, inside)
         if random.random() < 0.05:
-            _close(random, segment, [edge - number * _SEGMENT for edge in edges if edge // _SEGMENT == number])
+            _close(random, segment, inside)
         has_layout = random.random() < 0.9
         if has_layout:
             segment = segment[:_SEGMENT].ljust(_SEGMENT, b"\0")
-        data[number * _SEGMENT : (number + 1) * _SEGMENT] = segment
-        for each in range(len(whole) // _SEGMENT):
-            stored = segment if each == number else whole[each * _SEGMENT : (each + 1) * _SEGMENT]
-            (root / "commitlog" / f"{each * _SEGMENT:020d}").write_bytes(stored)
-        judge.judge(bytes(data), has_layout=has_layout)
+        judge.judge(_written(root / "commitlog", whole, number, segment), has_layout=has_layout)
 
     return run
 
@@ -229,30 +232,17 @@ def _dledger(directory: Path) -> Case:
         log.append(b"body of entry %d " % number * 5, topic=f"t{number % 3}", term=number // 6, queue_offset=number)
     whole = bytes(log.data).ljust(-(-len(log.data) // _SEGMENT) * _SEGMENT, b"\0")
     pieces = [
-        _Piece(
-            record.physical_offset,
-            entry,
-            record.encode(),
-            _row(record) | {"lead": whole[entry : record.physical_offset]},
-        )
+        _Piece(record.physical_offset, entry, whole[entry : record.physical_offset + record.size], _row(record))
         for entry, record in zip(log.entries, log.records, strict=True)
     ]
     root = _make_root(directory, "dledger-n0/data")
     judge = _Judge(root, pieces)
 
     def run(random: Random) -> None:
-        data = bytearray(whole)
-        number = random.randrange(len(whole) // _SEGMENT)
-        segment = bytearray(whole[number * _SEGMENT : (number + 1) * _SEGMENT])
-        edges = [edge - number * _SEGMENT for edge in log.entries if edge // _SEGMENT == number]
+        number, segment, edges = _chosen(random, whole, log.entries)
         mutate_bytes(random, segment, [*edges, *(edge + 48 for edge in edges)])
         segment = segment[:_SEGMENT].ljust(_SEGMENT, b"\0")
-        data[number * _SEGMENT : (number + 1) * _SEGMENT] = segment
-        for each in range(len(whole) // _SEGMENT):
-            (root / "dledger-n0/data" / f"{each * _SEGMENT:020d}").write_bytes(
-                data[each * _SEGMENT : (each + 1) * _SEGMENT]
-            )
-        judge.judge(bytes(data), has_layout=True)
+        judge.judge(_written(root / "dledger-n0/data", whole, number, segment), has_layout=True)
 
     return run
 

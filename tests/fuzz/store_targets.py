@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages, read_view
@@ -17,7 +18,7 @@ from tests.store_core.fakes import FakeClock
 from tests.viewed_store import make_viewed_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
     from pathlib import Path
     from random import Random
 
@@ -48,6 +49,20 @@ def _make_store(root: Path) -> Path:
     return root
 
 
+@contextmanager
+def _one_broken(random: Random, kept: dict[Path, bytes], change: Callable[[bytearray], object]) -> Iterator[None]:
+    """Break one of several files, let something be asked, which may be refused, and mend it."""
+    path = random.choice(list(kept))
+    data = bytearray(kept[path])
+    change(data)
+    path.write_bytes(data)
+    try:
+        with refused(StoreError):
+            yield
+    finally:
+        path.write_bytes(kept[path])
+
+
 def _broken_file(
     folder: str, asks: tuple[Callable[[Random, Path, pa.Table], object], ...], unit: int = 20
 ) -> Callable[[Path], Case]:
@@ -61,18 +76,14 @@ def _broken_file(
         scanned = _scan(root)
 
         def run(random: Random) -> None:
-            path = random.choice(files)
-            data = bytearray(kept[path])
-            written = len(bytes(data).rstrip(b"\0")) + unit
-            mutate_bytes(random, data, range(0, min(written, len(data)), unit))
-            if random.random() < 0.7:
-                data = data[: len(kept[path])].ljust(len(kept[path]), b"\0")
-            path.write_bytes(data)
-            try:
-                with refused(StoreError):
-                    random.choice(asks)(random, root, scanned)
-            finally:
-                path.write_bytes(kept[path])
+            def change(data: bytearray) -> None:
+                size, written = len(data), len(data.rstrip(b"\0")) + unit
+                mutate_bytes(random, data, range(0, min(written, size), unit))
+                if random.random() < 0.7:
+                    data[:] = data[:size].ljust(size, b"\0")
+
+            with _one_broken(random, kept, change):
+                random.choice(asks)(random, root, scanned)
 
         return run
 
@@ -144,15 +155,8 @@ def _config_views(directory: Path) -> Case:
     )
 
     def run(random: Random) -> None:
-        path = random.choice(files)
-        data = bytearray(kept[path])
-        mutate_bytes(random, data, range(0, min(len(data), 2000), 8))
-        path.write_bytes(data)
-        try:
-            with refused(StoreError):
-                read_view(root, random.choice(names)).read_all().validate(full=True)
-        finally:
-            path.write_bytes(kept[path])
+        with _one_broken(random, kept, lambda data: mutate_bytes(random, data, range(0, min(len(data), 2000), 8))):
+            read_view(root, random.choice(names)).read_all().validate(full=True)
 
     return run
 
@@ -163,32 +167,19 @@ def _rocksdb(directory: Path) -> Case:
     if golden is None:
         raise Finding("no golden store with a RocksDB is here")
     root = unpack(golden, directory).root
-    files = sorted(
-        path
-        for path in root.rglob("*")
-        if path.is_file()
-        and "rocksdb" in str(path) + "consumequeue"
-        and path.suffix in {".sst", ".log", ""}
-        and path.parent != root / "commitlog"
+    kept = {
+        path: path.read_bytes()
+        for path in sorted(root.rglob("*"))
+        if (path.suffix in {".sst", ".log"} or path.name.startswith(("MANIFEST", "CURRENT", "OPTIONS")))
         and path.stat().st_size
-    )
-    files = [
-        path
-        for path in files
-        if path.suffix in {".sst", ".log"} or path.name.startswith(("MANIFEST", "CURRENT", "OPTIONS"))
-    ]
-    kept = {path: path.read_bytes() for path in files}
+    }
 
     def run(random: Random) -> None:
-        path = random.choice(files)
-        data = bytearray(kept[path])
-        mutate_bytes(random, data, (0, 7, len(data) - 48, len(data) - 8))
-        path.write_bytes(data)
-        try:
-            with refused(StoreError):
-                read_view(root, random.choice(("consumequeue", "topics"))).read_all()
-        finally:
-            path.write_bytes(kept[path])
+        def change(data: bytearray) -> None:
+            mutate_bytes(random, data, (0, 7, len(data) - 48, len(data) - 8))
+
+        with _one_broken(random, kept, change):
+            read_view(root, random.choice(("consumequeue", "topics"))).read_all()
 
     return run
 
