@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Final
 from store_core import DefaultMessageStore
 from store_core.errors import StoreError
 from tests.golden_stores import golden_stores
+from tests.interop.answers import read_rows_one_by_one
 from tests.interop.ours import our_config, put_all
-from tests.interop.reading import read_rows_one_by_one
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

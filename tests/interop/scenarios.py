@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pytest
 
 from store_core.format.release import RELEASES
-from tests.interop.puts import Item, Put
-from tests.interop.random_puts import RandomPuts
+from tests.interop.puts import Item, Put, RandomPuts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,7 +50,7 @@ class Scenario:
         Topics with batch queues.
     segment_size : int
     plain_queues : bool
-        Whether `tests.interop.queues` can derive the queues; it can't for odd lists of light queues.
+        Whether `tests.interop.answers` can derive the queues; it can't for odd lists of light queues.
     in_bulk : bool
         Whether ``append_batch`` accepts all messages; it does not support light queues.
     is_ours : bool

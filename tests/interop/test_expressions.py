@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -12,12 +13,12 @@ from store_core import FilterError
 from store_core.format.columns import MAP_TYPE
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_expression import Sql92Expression
-from tests.interop.random_expressions import RandomExpressions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tests.interop.judge import Judge
+
 
 LETTERS: Final = {True: "T", False: "F", None: "N"}
 REFUSED: Final = "C"
@@ -68,3 +69,97 @@ def test_expressions_match_what_they_match_in_rocketmq(judge: Judge) -> None:
 @pytest.mark.parametrize("seed", range(400, 403))
 def test_more_expressions_match_what_they_match_in_rocketmq(judge: Judge, seed: int) -> None:
     assert_same_verdicts(judge, seed, count=10_000)
+
+
+_NAMES: Final = ("a", "b", "c", "A", "_x", "$d", "TAGS")
+_LITERALS: Final = (
+    "5", "'5'", "'x'", "''", "'abc'", "TRUE", "FALSE", "NULL", "true", "Null", "5L", "0", "5.", "5.0", ".5", "5e0",
+    "1e3", "3000000000", "9007199254740993", "9007199254740992.0", "2147483648", "2147483647", "9223372036854775807",
+    "9223372036854775808", "0.0", "1e400", "007", "'it''s'", "'a''", "1d", "5l", "'NaN'", "'true'",
+)  # fmt: skip
+_VALUES: Final = (
+    "5", "5.0", "abc", "", "TRUE", "true", " 5", "+5", "-5", "3000000000", "x", "1e3", "NaN", "Infinity", "-Infinity",
+    "0", "-0", "0.0", "-0.0", "0x10", "0x1p3", "0x1.8p1d", "0x1p99999999999", "1d", "1f", "1e400", "-1e400", "+", "-",
+    "5 ", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "-9223372036854775809", "2147483648",
+    "\u0665", "\u06655", "0000000000000000000000000000000000000005", "\x005", " \t5.5\n", "5_0", "inf", "nan", "1e5f",
+    "1e", "e5", ".5", "5.", ".", "it's", "é", "x'", "5L", "0x.8p0", "0x.p0", "- 5", "1e-400", "4.9E-324",
+    "9007199254740993", "9007199254740992",
+)  # fmt: skip
+_JUNK: Final = (
+    "#", "--", "/*", "*/", "'", "\n", " -- c\n", "/* x */", "(", ")", ",", "NOT", "IS", "5", "a", "b = 1", "!=", "=",
+    "\t", "\f", "\x0b", "é", "\xa0", "0.0", "99999999999999999999", "1e999", "IN", "BETWEEN", "LIKE", '"', "\r",
+)  # fmt: skip
+_COMPARISONS: Final = (" > ", " >= ", "<", "<=")
+_PREDICATES: Final = (" CONTAINS ", " STARTSWITH ", " ENDSWITH ", " contains ")
+_SIGNS: Final = ("-", "+", "NOT ", "- -", "+ +", "NOT NOT ", "-+")
+_MAPS: Final = 60
+
+
+class RandomExpressions:
+    """A stream of expressions, three in ten of which compile, and maps to evaluate them on.
+
+    Parameters
+    ----------
+    seed : int
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = random.Random(seed)  # noqa: S311 -- reproducible, not secret
+
+    def maps(self) -> list[dict[str, str]]:
+        """Return maps of properties."""
+        draw = self._random
+        return [{}, *({name: draw.choice(_VALUES) for name in _NAMES if draw.random() < 0.7} for _ in range(_MAPS))]
+
+    def take(self, count: int) -> list[str]:
+        """Return this number of expressions; about one in four is broken somewhere."""
+        return [self._spoilt(self._whole(self._random.randint(0, 4))) for _ in range(count)]
+
+    def _spoilt(self, text: str) -> str:
+        draw = self._random
+        place = draw.randint(0, len(text))
+        if draw.random() < 0.2:
+            return (
+                text[:place] + " " * draw.randint(0, 1) + draw.choice(_JUNK) + " " * draw.randint(0, 1) + text[place:]
+            )
+        return text[:place] + text[place + draw.randint(1, 3) :] if draw.random() < 0.05 else text
+
+    def _whole(self, depth: int) -> str:
+        draw = self._random
+        text = self._equality()
+        for _ in range(depth if draw.random() < 0.7 else 0):
+            text += draw.choice((" AND ", " OR ", " and ")) + self._equality()
+        return text
+
+    def _equality(self) -> str:
+        draw = self._random
+        text, kind = self._comparison(), draw.random()
+        if kind < 0.4:
+            text += draw.choice(("=", "<>")) + self._comparison()
+        if 0.35 < kind < 0.5:
+            text += draw.choice((" IS NULL", " IS NOT NULL", " is null", " = " + self._comparison()))
+        return text
+
+    def _comparison(self) -> str:
+        draw = self._random
+        left, kind, negation = self._operand(), draw.random(), draw.choice(("", " NOT"))
+        if kind < 0.3:
+            return left + draw.choice(_COMPARISONS) + self._operand()
+        if kind < 0.45:
+            return f"{left}{negation} BETWEEN {self._operand()} AND {self._operand()}"
+        if kind < 0.58:
+            elements = (draw.choice(("'5'", "'x'", "'abc'", "''", "'true'")) for _ in range(draw.randint(1, 6)))
+            return f"{draw.choice((left, draw.choice(_NAMES)))}{negation} IN ({','.join(elements)})"
+        if kind < 0.7:
+            return (
+                left + negation + draw.choice(_PREDICATES) + draw.choice(("'5'", "'x'", "''", "'b'", "'tr'", "5", "a"))
+            )
+        return left
+
+    def _operand(self) -> str:
+        draw, kind = self._random, self._random.random()
+        if kind > 0.8:
+            return draw.choice(_SIGNS) + self._operand()
+        if kind < 0.45:
+            return draw.choice(_NAMES)
+        return draw.choice(_LITERALS) if kind < 0.72 else f"({self._whole(draw.randint(0, 2))})"

@@ -1,30 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ opens what killed writers of ours left, and has in it what we read of it before any recovery."""
+"""RocketMQ recovers and opens what killed writers of ours left, and has every message that was acknowledged."""
 
 from __future__ import annotations
 
 import json
+import random
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import IO, TYPE_CHECKING, Final, cast
 
 import pytest
 
-from tests.interop.answers import answer_rows
-from tests.interop.reading import read_rows
+from store_core import read_messages
+from tests.interop.answers import answer_rows, read_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.interop.judge import Judge
 
-_ROOT: Final = Path(__file__).parents[2]
+
+ROOT = Path(__file__).parents[2]
 _SEED: Final = 23
-_SEGMENT: Final = 1 << 14
+OPENED_SEGMENT: Final = 1 << 14
 _SETTINGS: Final = {
-    "mappedFileSizeCommitLog": _SEGMENT,
+    "mappedFileSizeCommitLog": OPENED_SEGMENT,
     "mappedFileSizeConsumeQueue": 400,
     "maxHashSlotNum": 10,
     "maxIndexNum": 20,
@@ -59,7 +61,7 @@ def kill(names: list[str], kills: int, folder: Path) -> None:
     """Leave killed writers' folders, by a process of their own."""
     words = ("leave", str(kills), str(_SEED), str(folder), *names)
     command = [sys.executable, "-m", "tests.store_core.kills.targets", *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=_ROOT)  # noqa: S603 -- our own
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)  # noqa: S603 -- our own
     assert done.returncode == 0, done.stderr
 
 
@@ -84,7 +86,7 @@ def check_opened(judge: Judge, names: list[str], kills: int, tmp_path: Path) -> 
         assert answer["chainEnd"] == answer["bounds"]["max"], store
         if name.startswith(_COUNTED) and name != _BUFFERED:
             assert max([0, *told[name][number]]) <= len(answer["records"]), store
-        assert answer_rows(answer, _SEGMENT) == read_rows(store, judge.release), store
+        assert answer_rows(answer, OPENED_SEGMENT) == read_rows(store, judge.release), store
 
 
 @pytest.mark.parametrize("release", _IN_SLICE)
@@ -99,3 +101,36 @@ def test_a_few_killed_stores_are_opened(release: str, judge_of: Callable[[str], 
 )
 def test_each_killed_store_is_opened(release: str, name: str, judge_of: Callable[[str], Judge], tmp_path: Path) -> None:
     check_opened(judge_of(release), [name], _KILLS, tmp_path)
+
+
+SEGMENT_SIZE = 8192
+KILLS = 8
+
+
+def write_until_killed(store: Path, release: str, acknowledgements: int) -> int:
+    """Kill a writer after a number of puts have returned; return the messages acknowledged by then."""
+    command = [sys.executable, "-m", "tests.interop.killed_writer", str(store), release, str(SEGMENT_SIZE)]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as writer:  # noqa: S603 -- ours
+        lines = cast("IO[str]", writer.stdout)
+        told = [lines.readline() for _ in range(acknowledgements)]
+        writer.kill()
+        told += lines.readlines()
+    return max(int(line) for line in told if line.endswith("\n"))
+
+
+@pytest.mark.interop
+def test_what_was_acknowledged_survives_a_kill(judge: Judge, tmp_path: Path) -> None:
+    draw = random.Random(judge.release)  # noqa: S311 -- reproducible, not secret
+    stores = [tmp_path / str(kill) for kill in range(KILLS)]
+    acknowledged = [write_until_killed(store, judge.release, draw.randrange(1, 200)) for store in stores]
+    copies = [Path(shutil.copytree(store, tmp_path / f"copy-{store.name}")) for store in stores]
+    answers = [judge.open(copy, mappedFileSizeCommitLog=SEGMENT_SIZE) for copy in copies]
+
+    for store, least, future in zip(stores, acknowledged, answers, strict=True):
+        answer, messages = future.result(), read_messages(store, columns=["body"]).read_all()
+        numbers = [int(body.partition(b":")[0]) for body in messages["body"].to_pylist()]
+        assert answer["loaded"] is True
+        assert answer["chainEnd"] == answer["bounds"]["max"]
+        assert numbers == list(range(len(numbers)))
+        assert least <= len(numbers)
+        assert answer_rows(answer, SEGMENT_SIZE) == read_rows(store, judge.release)

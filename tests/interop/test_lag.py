@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Lag by the files of a broker that runs is what the broker itself says of each queue at the same moment."""
+"""Lag by the files of a broker that runs is what the broker itself says of each queue, also where consumers pop."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ import pytest
 
 from store_core import read_messages
 from store_core.answers import lag
-from tests.interop.live_broker import LiveBroker
+from tests.interop.live_broker import Events, LiveBroker
 from tests.interop.test_followed import acknowledged
 
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
     from pathlib import Path
+
 
 pytestmark = pytest.mark.interop
 
@@ -75,3 +76,57 @@ def test_lag_is_what_the_broker_says_of_every_queue(tmp_path: Path) -> None:
     assert consumed.found.messages > 0
     assert left <= set(sent)
     assert len(set(sent) - left) == 30
+
+
+POPPED: Final = 200
+UNANSWERED: Final = POPPED // 10
+Queues = dict[tuple[str, int], tuple[int, int]]
+"""Topic and queue -> its end, and the group's offset in it."""
+
+
+def told_of_pops(events: Events) -> Queues:
+    asked = len(events.so_far("asked"))
+    before = len(events.so_far("queue"))
+    events.ask()
+    events.wait_until(lambda: len(events.so_far("asked")) > asked, 30)
+    rows = events.so_far("queue")[before:]
+    return {(row["topic"], row["queueId"]): (row["end"], row["offset"]) for row in rows}
+
+
+def files_of_pops(store: Path) -> tuple[Queues, dict[str, str]]:
+    """Return the same by the store's files, and the kind of each topic."""
+    rows = lag(store, group=("popping",)).tables["queues"].to_pylist()
+    assert [row for row in rows if row["messages"] != (row["max_offset"] or 0) - (row["committed_offset"] or 0)] == []
+    places = ((row["topic"], row["queue_id"]) for row in rows)
+    found = {
+        place: (row["max_offset"] or 0, row["committed_offset"] or 0) for place, row in zip(places, rows, strict=True)
+    }
+    return found, {row["topic"]: row["kind"] for row in rows}
+
+
+@pytest.mark.timeout(900)
+def test_lag_of_a_group_that_pops_is_what_the_broker_says(tmp_path: Path) -> None:
+    with LiveBroker(tmp_path / "broker", 4 << 20, timerWheelEnable="true") as broker:
+        store = broker.store
+        events = broker.run("Popping", broker.address, str(POPPED))
+        events.wait_for("all", 120)
+        events.wait_until(lambda: len({each["key"] for each in events.so_far("popped")}) == POPPED, 120)
+        found: Queues = {}
+        kinds: dict[str, str] = {}
+
+        def agrees() -> bool:
+            nonlocal found, kinds
+            told = told_of_pops(events)
+            try:
+                found, kinds = files_of_pops(store)
+            except (FileNotFoundError, ValueError):  # not written yet, or the group is not in it yet
+                return False
+            return "pop_retry" in kinds.values() and found == told
+
+        events.wait_until(agrees, 120)  # the broker writes its offsets every half second
+
+    assert ("pop", "pop_retry") == (kinds["Popped"], kinds["%RETRY%popping_Popped"])
+    assert [(POPPED // 4, POPPED // 4)] * 4 == [found["Popped", queue] for queue in range(4)]
+    # Those that are never answered are handed out: neither the broker nor we count them, until their time is over.
+    first = [each for each in events.so_far("popped") if not each["reconsumeTimes"]]
+    assert UNANSWERED == sum(int(each["key"][1:]) % 10 == 9 for each in first)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""RocketMQ loads, recovers and serves stores that we wrote as its own."""
+"""RocketMQ loads, recovers and serves stores that we wrote as its own, and each respects the other's lock."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.interop.answers import answer_rows
+from store_core import DefaultMessageStore, StoreLockedError
+from store_core.format.message import Message
+from tests.interop.answers import answer_queues, answer_rows, queues_of, read_rows_one_by_one
+from tests.interop.judge import Judge, our_small_config
 from tests.interop.ours import put_all
-from tests.interop.queues import answer_queues, queues_of
-from tests.interop.reading import read_rows_one_by_one
+from tests.interop.puts import Put
+from tests.interop.rocketmq import JobFailedError
 from tests.interop.scenarios import ALL_RELEASES, Scenario, each_release, known_to
 
 if TYPE_CHECKING:
@@ -21,8 +24,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.golden_stores import Row
-    from tests.interop.judge import Judge
     from tests.interop.rocketmq import Answer
+
 
 FIRST_TIME = 1_700_000_000_000
 
@@ -103,3 +106,31 @@ def test_every_release_opens_what_we_write_as_another(
 
     for opened in stores:
         check(opened)
+
+
+@pytest.mark.interop
+def test_a_store_that_rocketmq_has_open_is_refused(judge: Judge, tmp_path: Path) -> None:
+    config = our_small_config(judge.release)
+    running = judge.live(tmp_path, Put(body=b"more"), count=400, burst=1, pause_ms=5)
+    while not tmp_path.joinpath("abort").exists():  # made at the end of RocketMQ's start
+        assert not running.done()
+
+    with pytest.raises(StoreLockedError):
+        DefaultMessageStore.open(tmp_path, config)
+    with DefaultMessageStore.open(tmp_path, config, read_only=True) as store:
+        assert 0 <= store.max_physical_offset
+    assert not running.done()
+    running.result()
+    with DefaultMessageStore.open(tmp_path, config) as store:
+        assert store.get_max_offset_in_queue("orders", 0) == 400
+
+
+@pytest.mark.interop
+def test_rocketmq_does_not_start_on_a_store_that_we_have_open(judge: Judge, tmp_path: Path) -> None:
+    with DefaultMessageStore.open(tmp_path, our_small_config(judge.release)) as store:
+        store.put_message(Message("orders", b"first"))
+
+        with pytest.raises(JobFailedError, match=r"Lock failed, ?MQ already started"):
+            judge.open(tmp_path).result()
+        assert store.put_message(Message("orders", b"second")).is_ok
+    assert judge.open(tmp_path).result()["loaded"]
