@@ -95,14 +95,7 @@ Queues = dict[tuple[str, int], Queue]
 def queues_of(rows: Iterable[Row], release: str, *, light: bool = False) -> Queues:
     """Build the queues of a log: without prepared and rolled-back messages; inner batches take several indexes.
 
-    Parameters
-    ----------
-    rows : iterable of dict
-        In log order.
-    release : str
-        Release 4.9 makes light queues for system topics, too.
-    light : bool
-        Whether light queues are enabled in the store.
+    The rows are in log order. With `light` the store has light queues, which release 4.9 makes for system topics, too.
     """
     queues: Queues = {}
     for row in rows:

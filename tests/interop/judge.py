@@ -62,14 +62,7 @@ def our_small_config(release: str, segment_size: int = SEGMENT_SIZE, **settings:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """A real RocketMQ of one release; settings are those of its MessageStoreConfig.
-
-    Attributes
-    ----------
-    release : str
-        The value of option `release` that it corresponds to.
-    process : RocketMq
-    """
+    """A real RocketMQ of one value of option `release`; settings are those of its MessageStoreConfig."""
 
     release: str
     process: RocketMq

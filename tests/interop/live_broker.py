@@ -45,18 +45,9 @@ _SETTINGS: Final = {
 
 
 class LiveBroker:
-    """A broker of RocketMQ 5.3 that writes a store.
+    """A broker of RocketMQ 5.3 that writes a store, in a directory with its configurations and logs.
 
-    Parameters
-    ----------
-    directory : Path
-        Gets ``store``, configurations and logs.
-    segment_size : int
-        Bytes of the log's segments.
-    beside : LiveBroker, optional
-        A running broker, whose name server this one uses as well: they are one cluster.
-    **settings : str
-        Settings of the broker in place of the usual ones.
+    The name server of one `beside` it, which runs, is used as well: they are one cluster.
     """
 
     def __init__(
@@ -161,14 +152,7 @@ class LiveBroker:
 
 
 class Events:
-    """The events that a program prints, as they come; see ``Events.java``.
-
-    Parameters
-    ----------
-    process : subprocess.Popen
-    log : Path
-        Where errors are.
-    """
+    """The events that a program prints, as they come; see ``Events.java``. Its errors are in the log."""
 
     def __init__(self, process: subprocess.Popen[bytes], log: Path) -> None:
         self._process = process
@@ -192,13 +176,7 @@ class Events:
         return [each for each in tuple(self._found) if each["event"] in kinds]
 
     def wait_until(self, is_done: Callable[[], bool], seconds: float) -> None:
-        """Wait for something, looking often.
-
-        Raises
-        ------
-        TimeoutError
-            If it does not come.
-        """
+        """Wait for something, looking often; a `TimeoutError` if it does not come."""
         latest = time.monotonic() + seconds
         while not is_done():
             if time.monotonic() > latest or self._process.poll() is not None:

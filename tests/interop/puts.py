@@ -35,12 +35,8 @@ class Item:
 class Put:
     """A message; with `items` a batch, which with `inner` becomes one record.
 
-    Attributes
-    ----------
-    body : bytes or None
-        None for a batch: it is made from the items.
-    properties_string : str or None
-        The string that a client sent, stored as it is; None to make it from `properties`.
+    * `body`: None for a batch: it is made from the items.
+    * `properties_string`: As a client sent it, stored as it is; None to make it from `properties`.
     """
 
     topic: str = "orders"
@@ -113,15 +109,9 @@ _I64: Final = (0, 1, -1, 2**63 - 1, -(2**63), 1_700_000_000_000)
 
 
 class RandomPuts:
-    """A stream of messages that one release accepts.
+    """A stream of messages that one release accepts: what producers send, and what only a hostile or broken one would.
 
-    Parameters
-    ----------
-    seed : int
-    release : str
-        One of `RELEASES`: 4.3 does not support IPv6.
-    room : int
-        Bytes of a segment; no body is longer than half of it.
+    No body is longer than half of `room`, the bytes of a segment; 4.3 does not support IPv6.
     """
 
     def __init__(self, seed: int, release: str, room: int) -> None:

@@ -38,16 +38,7 @@ _NO_KEY: Final = ("orders", "k1")
 
 
 class RandomQuestions:
-    """Questions that fit a store.
-
-    Parameters
-    ----------
-    seed : int
-    rows : sequence of dict
-        The store's records.
-    queues : list of dict
-        Its queues as RocketMQ reports them: ``topic``, ``queueId``, ``min``, ``max``.
-    """
+    """Questions that fit the records of a store, and its queues as RocketMQ reports them."""
 
     def __init__(self, seed: int, rows: Sequence[Row], queues: list[Answer]) -> None:
         self._random = random.Random(seed)  # noqa: S311 -- reproducible, not secret

@@ -33,12 +33,7 @@ class RocketMq:
     """A process that runs jobs on stores with a real RocketMQ.
 
     Jobs run concurrently: `submit` many and then wait for their results, because each spends seconds in RocketMQ's
-    shutdown.
-
-    Parameters
-    ----------
-    command : sequence of str
-        How to start it, see `tests.interop.toolchain.harness_command`.
+    shutdown. The command that starts it is `tests.interop.toolchain.harness_command`.
     """
 
     def __init__(self, command: Sequence[str]) -> None:
@@ -72,15 +67,7 @@ class RocketMq:
         return future
 
     def run(self, job: str, **fields: object) -> Answer:
-        """Run a job and wait for its answer.
-
-        Raises
-        ------
-        JobFailedError
-            If the job ends with an exception.
-        TimeoutError
-            If it takes minutes.
-        """
+        """Run a job and wait for its answer; a `TimeoutError` if it takes minutes."""
         return self.submit(job, **fields).result(_JOB_LIMIT)
 
     def close(self) -> None:

@@ -37,24 +37,12 @@ _LMQ_NAMES: Final = ("%LMQ%a", "%LMQ%b", "%LMQ%$parent$lite", "%LMQ%a,%LMQ%b", "
 class Scenario:
     """Messages for a store, and how the store is configured.
 
-    Attributes
-    ----------
-    name : str
-    puts : callable
-        Returns the messages for a release.
-    releases : tuple of str
-        Releases that support such messages.
-    settings : dict
-        Settings of MessageStoreConfig, under RocketMQ's names.
-    batch_topics : tuple of str
-        Topics with batch queues.
-    segment_size : int
-    plain_queues : bool
-        Whether `tests.interop.answers` can derive the queues; it can't for odd lists of light queues.
-    in_bulk : bool
-        Whether ``append_batch`` accepts all messages; it does not support light queues.
-    is_ours : bool
-        Whether we do the same as RocketMQ with these messages.
+    * `puts`: Returns the messages for a release.
+    * `releases`: Those that support such messages.
+    * `settings`: Those of MessageStoreConfig, under RocketMQ's names.
+    * `plain_queues`: Whether `tests.interop.answers` can derive the queues; it can't for odd lists of light queues.
+    * `in_bulk`: Whether ``append_batch`` accepts all messages; it does not support light queues.
+    * `is_ours`: Whether we do the same as RocketMQ with these messages.
     """
 
     name: str

@@ -96,12 +96,7 @@ _MAPS: Final = 60
 
 
 class RandomExpressions:
-    """A stream of expressions, three in ten of which compile, and maps to evaluate them on.
-
-    Parameters
-    ----------
-    seed : int
-    """
+    """A stream of expressions, three in ten of which compile, and maps to evaluate them on."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)  # noqa: S311 -- reproducible, not secret

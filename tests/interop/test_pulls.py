@@ -139,15 +139,7 @@ _VERSION: Final = 100
 
 @dataclass(frozen=True)
 class Pulls:
-    """The tables of a broker, and the pulls to serve.
-
-    Attributes
-    ----------
-    topics, groups, consumers : list of dict
-        Under RocketMQ's names.
-    requests : list of dict
-        Fields of PullMessageRequestHeader.
-    """
+    """The tables of a broker under RocketMQ's names, and the pulls to serve: fields of PullMessageRequestHeader."""
 
     topics: list[Answer]
     consumers: list[Answer]

@@ -60,21 +60,9 @@ def missing_tools() -> tuple[str, ...]:
 
 
 def harness_command(version: str, *jvm_options: str) -> list[str]:
-    """Return the command that starts the harness on a RocketMQ version; first fetch and compile what is missing.
+    """Return the command that starts the harness on a version of `RELEASES`; first fetch and compile what is missing.
 
-    Parameters
-    ----------
-    version
-        One of the values of `RELEASES`.
-    jvm_options
-        Further options of the Java virtual machine.
-
-    Raises
-    ------
-    MissingToolError
-        If Maven or the JDK is not installed.
-    ToolFailedError
-        If Maven or the compiler fails, for example without a network.
+    Maven or the compiler may fail with a `ToolFailedError`, for example without a network.
     """
     if missing := missing_tools():
         raise MissingToolError(

@@ -65,15 +65,7 @@ _BLANK_SIZE: Final = 8
 
 
 def assert_same_as_ours(written: WrittenStore, path: Path, settings: dict[str, object] | None = None) -> None:
-    """Put a scenario's messages into our store at `path`, and compare results and files.
-
-    Parameters
-    ----------
-    written : WrittenStore
-    path : Path
-    settings : dict, optional
-        Settings of our store, if they are not the scenario's.
-    """
+    """Put a scenario's messages into our store at `path`, with its settings or others; compare results and files."""
     times = _put_times(written)
     ours = written.scenario if settings is None else replace(written.scenario, settings=settings)
     results = put_all(path, written.release, ours, written.puts, times)
