@@ -1,0 +1,247 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where a log ends, found from its whole; where records are placed, and the limits at which a segment ends."""
+
+from __future__ import annotations
+
+import struct
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from store_core.errors import InvalidOptionError
+from store_core.format.columnar.chain import Place
+from store_core.format.log_end import LogEnd, find_log_end, find_tail_end
+from store_core.format.record.scan import StopReason
+from store_core.format.segment_room import blank_head, fill_segments, has_room, place_records, room_for_records
+from store_core.format.segment_view import SegmentView
+from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
+from tests.segment import windowed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+START = 4096
+
+
+@pytest.fixture
+def log() -> LogBuilder:
+    log = LogBuilder(4096, START)
+    log.append_all(*(b"body %d" % number for number in range(8)))
+    return log
+
+
+def log_end(log: LogBuilder, *, verify_crc: bool = True, after: Place = Place()) -> LogEnd:  # noqa: B008 -- frozen
+    (data,) = log.segments().values()
+    raw = np.frombuffer(data, np.uint8)
+    found = find_log_end(SegmentView.of(raw, START), verify_crc=verify_crc, after=after)
+    view = windowed(bytes(data), START)
+    assert found == find_log_end(view, verify_crc=verify_crc, after=after)
+    assert find_tail_end(SegmentView.of(raw, START), found) == find_tail_end(view, found)
+    return found
+
+
+def place(log: LogBuilder, number: int) -> int:
+    return log.records[number].physical_offset - START
+
+
+def break_body(log: LogBuilder, *numbers: int) -> None:
+    for number in numbers:
+        log.flip(log.records[number].physical_offset + BODY_AT)
+
+
+def break_magic(log: LogBuilder, *numbers: int) -> None:
+    for number in numbers:
+        log.flip(log.records[number].physical_offset + MAGIC_AT)
+
+
+def test_a_log_ends_where_zeros_begin(log: LogBuilder) -> None:
+    assert log_end(log) == LogEnd(log.end - START, StopReason.UNWRITTEN)
+
+
+def test_a_log_ends_before_a_batch_whose_first_record_has_no_size_yet(log: LogBuilder) -> None:
+    batch = log.append_all(
+        *(b"put at once %d" % number for number in range(5)), store_timestamp=log.records[-1].store_timestamp + 9
+    )
+    log.patch(batch[0].physical_offset, bytes(4))
+    end = batch[0].physical_offset - START
+
+    assert log_end(log) == LogEnd(end, StopReason.BAD_SIZE, is_unfinished=True)
+    log.truncate(batch[3].physical_offset + 30)  # a kill between two pages
+    assert log_end(log) == LogEnd(end, StopReason.BAD_SIZE, is_unfinished=True)
+
+
+@pytest.mark.parametrize("later", [1, 60_000])
+def test_a_record_without_size_before_later_ones_is_damage(log: LogBuilder, later: int) -> None:
+    batch = log.append_all(b"one", b"two", store_timestamp=log.records[-1].store_timestamp + 9)
+    log.append(b"later", store_timestamp=batch[0].store_timestamp + later)
+    log.patch(batch[0].physical_offset, bytes(4))
+
+    assert log_end(log) == LogEnd(log.end - START, StopReason.UNWRITTEN)
+
+
+@pytest.mark.parametrize("known", range(7))
+@pytest.mark.parametrize("damage", [lambda _: None, lambda log: log.roll(), lambda log: break_body(log, 6, 7)])
+def test_a_search_from_an_earlier_end_finds_the_same(
+    log: LogBuilder, known: int, damage: Callable[[LogBuilder], None]
+) -> None:
+    damage(log)
+    after = Place(place(log, known), place(log, known - 1)) if known else Place()
+
+    assert log_end(log, after=after) == log_end(log)
+
+
+def test_a_search_from_an_earlier_end_does_not_walk_what_precedes_it(log: LogBuilder) -> None:
+    end = log_end(log)
+    break_magic(log, 0, 1, 2)
+
+    assert log_end(log, after=Place(place(log, 4), place(log, 3))) == end
+
+
+def test_a_log_ends_at_the_blank_record(log: LogBuilder) -> None:
+    end = log.end - START
+    log.roll()
+
+    assert log_end(log) == LogEnd(end, StopReason.END_OF_FILE)
+
+
+def test_a_segment_of_zeros_has_no_record() -> None:
+    assert log_end(LogBuilder(4096, START)) == LogEnd(0, StopReason.UNWRITTEN)
+
+
+@pytest.mark.parametrize("missing", [9, 20, 60, 90])
+def test_a_record_that_was_not_finished_is_no_data(log: LogBuilder, missing: int) -> None:
+    log.patch(log.end - missing, bytes(missing))
+
+    assert log_end(log).position == place(log, 7)
+
+
+@pytest.mark.parametrize(
+    ("magic", "bodies", "end", "reason"),
+    [
+        ([], [5, 6, 7], 5, StopReason.BAD_CRC),
+        ([], [5, 6], None, StopReason.UNWRITTEN),
+        ([], range(8), 0, StopReason.BAD_CRC),
+        ([3, 4], [], None, StopReason.UNWRITTEN),
+        ([3, 5], [4, 6, 7], 3, StopReason.BAD_MAGIC),
+    ],
+    ids=["torn", "bodies before a sound one", "all torn", "damage before a sound one", "damage before torn ones"],
+)
+def test_a_log_ends_behind_its_last_sound_record(
+    log: LogBuilder, magic: list[int], bodies: list[int], end: int | None, reason: StopReason
+) -> None:
+    break_magic(log, *magic)
+    break_body(log, *bodies)
+
+    assert log_end(log) == LogEnd(log.end - START if end is None else place(log, end), reason)
+
+
+def test_bodies_are_not_looked_at_unless_they_are_to_be_verified(log: LogBuilder) -> None:
+    break_body(log, 5, 6, 7)
+
+    assert log_end(log, verify_crc=False) == LogEnd(log.end - START, StopReason.UNWRITTEN)
+
+
+def test_older_records_behind_the_end_are_told_and_no_data(log: LogBuilder) -> None:
+    stale = log.truncate(log.records[2].physical_offset)
+    log.append(b"new", store_timestamp=FIRST_STORE_TIMESTAMP + 60_000)
+    end = log.end - START
+    log.append_raw(bytes(10))
+    log.append_raw(stale[log.end - START - end + log.records[-1].size :])
+    found = log_end(log)
+
+    assert (found.position, found.reason) == (end, StopReason.UNWRITTEN)
+    assert found.stale > end
+
+
+def test_newer_records_behind_zeros_move_the_end(log: LogBuilder) -> None:
+    log.append_raw(bytes(100))
+    record = log.append(b"behind a hole")
+
+    assert log_end(log).position == record.end - START
+
+
+def test_a_record_that_runs_past_the_file_is_torn(log: LogBuilder) -> None:
+    log.patch(log.records[7].physical_offset, struct.pack(">i", 1 << 20))
+
+    assert log_end(log) == LogEnd(place(log, 7), StopReason.TORN)
+
+
+SEGMENT = 100
+HEAD = 8
+
+
+def filled(sizes: list[int], room: int, segment_size: int = SEGMENT) -> list[tuple[int, int]]:
+    """Place records as `place_records` does, by `fill_segments`."""
+    starts = np.array([0, *accumulate(sizes)], np.int64)
+    return [
+        (segment, int(starts[row] - starts[rows.start]))
+        for segment, rows in enumerate(fill_segments(starts, room, segment_size))
+        for row in range(rows.start, rows.stop)
+    ]
+
+
+def refusal(place: Callable[[list[int], int, int], object], sizes: list[int], room: int) -> str | None:
+    try:
+        place(sizes, room, SEGMENT)
+    except InvalidOptionError as error:
+        return str(error)
+    return None
+
+
+@given(st.lists(st.integers(1, SEGMENT - HEAD), max_size=30), st.integers(0, 2 * SEGMENT))
+@example([20], 28)
+@example([20], 27)
+@example([20], 0)
+@example([1], HEAD)
+@example([1], HEAD + 1)
+@example([92, 92], 100)
+@example([], 5)
+def test_many_records_at_once_have_the_places_of_one_after_the_other(sizes: list[int], room: int) -> None:
+    assert place_records(sizes, room, SEGMENT) == filled(sizes, room)
+
+
+@given(st.lists(st.integers(1, SEGMENT - HEAD), max_size=30), st.integers(0, SEGMENT))
+def test_behind_the_last_record_of_a_segment_there_is_room_for_a_blank_record_and_not_for_the_next(
+    sizes: list[int], room: int
+) -> None:
+    left, used = room, 0
+    for size, (segment, position) in zip(sizes, place_records(sizes, room, SEGMENT), strict=True):
+        if segment != used:
+            assert size + HEAD > left
+            assert (used + 1, 0) == (segment, position)
+            used, left = segment, SEGMENT
+        left -= size
+        assert left >= HEAD
+
+
+@given(st.lists(st.integers(1, SEGMENT + HEAD), max_size=12), st.integers(0, SEGMENT))
+def test_both_refuse_the_same_record_that_no_segment_has_room_for(sizes: list[int], room: int) -> None:
+    by_one, by_many = (refusal(place, sizes, room) for place in (place_records, filled))
+
+    assert by_one == by_many
+    assert any(size + HEAD > SEGMENT for size in sizes) == (by_one is not None)
+
+
+def test_a_record_that_no_segment_has_room_for_is_named_with_what_has_room() -> None:
+    with pytest.raises(InvalidOptionError, match="record 1 has 93 bytes: expected at most 92, for which a segment of"):
+        place_records([50, 93], 60, SEGMENT)
+
+
+@pytest.mark.parametrize(("size", "fits"), [(91, True), (92, True), (93, False), (100, False)])
+def test_eight_bytes_stay_free_behind_a_record(size: int, fits: bool) -> None:
+    assert fits == has_room(size, SEGMENT) == (size <= room_for_records(SEGMENT))
+
+
+@pytest.mark.parametrize("room", [8, 9, 4096, 1 << 30])
+def test_a_segment_is_closed_by_its_room_and_a_magic_code(room: int) -> None:
+    assert room.to_bytes(4) + bytes.fromhex("cbd43194") == blank_head(room)
+
+
+@pytest.mark.parametrize("room", range(8))
+def test_where_no_blank_record_has_room_there_are_zeros(room: int) -> None:
+    assert bytes(room) == blank_head(room)
