@@ -97,51 +97,47 @@ def test_a_file_that_may_not_be_opened_is_named_by_opening_and_by_a_dry_run(root
 
 
 @contextmanager
-def _without_privileges() -> Iterator[None]:
-    """Run as a user for whom file modes apply, if the tests run as root."""
-    if os.geteuid():
-        yield
-        return
-    os.seteuid(65534)
+def _closed(path: Path) -> Iterator[None]:
+    """Let nobody use a path, and run as a user for whom file modes apply, if the tests run as root."""
+    path.chmod(0)
+    is_root = not os.geteuid()
+    if is_root:
+        os.seteuid(65534)
     try:
         yield
     finally:
-        os.seteuid(0)
+        if is_root:
+            os.seteuid(0)
+        path.chmod(0o755)
+
+
+@pytest.fixture
+def open_root() -> Iterator[Path]:
+    """Make a store that any user can reach."""
+    with tempfile.TemporaryDirectory(prefix="commitlog-access-") as directory:
+        Path(directory).chmod(0o755)
+        yield ordinary_store(Path(directory) / "store")
 
 
 @pytest.mark.parametrize("name", ["commitlog", f"commitlog/{0:020d}", ""])
-def test_what_a_reader_may_not_read_is_named(name: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="commitlog-access-") as directory:
-        Path(directory).chmod(0o755)
-        root = ordinary_store(Path(directory) / "store")
-        (root / name).chmod(0)
-        try:
-            with _without_privileges(), pytest.raises(StoreAccessError, match=r"Permission denied.* mode") as error:
-                read_messages(root).read_all()
-        finally:
-            (root / name).chmod(0o755)
+def test_what_a_reader_may_not_read_is_named(open_root: Path, name: str) -> None:
+    with _closed(open_root / name), pytest.raises(StoreAccessError, match=r"Permission denied.* mode") as error:
+        read_messages(open_root).read_all()
 
-    assert str(root / name) in str(error.value)
+    assert str(open_root / name) in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["config", "consumequeue"])
-def test_what_a_view_may_not_read_is_named_and_the_log_is_read_without_it(name: str) -> None:
-    with tempfile.TemporaryDirectory(prefix="commitlog-access-") as directory:
-        Path(directory).chmod(0o755)
-        root = ordinary_store(Path(directory) / "store")
-        (root / name).mkdir(exist_ok=True)
-        (root / name / "queue").touch()
-        messages = read_messages(root).read_all()
-        (root / name).chmod(0)
-        try:
-            with _without_privileges():
-                assert messages == read_messages(root).read_all()
-                with pytest.raises(StoreAccessError, match=r"Permission denied.* mode") as error:
-                    read_view(root, "topics").read_all()
-        finally:
-            (root / name).chmod(0o755)
+def test_what_a_view_may_not_read_is_named_and_the_log_is_read_without_it(open_root: Path, name: str) -> None:
+    (open_root / name).mkdir(exist_ok=True)
+    (open_root / name / "queue").touch()
+    messages = read_messages(open_root).read_all()
+    with _closed(open_root / name):
+        assert messages == read_messages(open_root).read_all()
+        with pytest.raises(StoreAccessError, match=r"Permission denied.* mode") as error:
+            read_view(open_root, "topics").read_all()
 
-    assert str(root / name) in str(error.value)
+    assert str(open_root / name) in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["checkpoint", f"commitlog/{0:020d}"])

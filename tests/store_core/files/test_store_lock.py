@@ -227,21 +227,18 @@ def content(root: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in root.iterdir()}
 
 
-def test_a_fresh_store_has_none(tmp_path: Path, disk: FaultyFileSystem) -> None:
-    assert not AbortFile(tmp_path, disk).exists
+@pytest.mark.parametrize(
+    ("release", "files"),
+    [("4.3", {"abort": b""}), ("4.9", {"abort": b""}), ("5.3", {"abort": b"4711", "abort.bak": b""})],
+)
+def test_a_store_in_use_has_the_files_of_its_release_and_a_fresh_one_none(
+    tmp_path: Path, disk: FaultyFileSystem, release: str, files: dict[str, bytes]
+) -> None:
+    abort = AbortFile(tmp_path / "store", disk)
+    assert not abort.exists
+    abort.create(4711, release)
 
-
-@pytest.mark.parametrize("release", ["4.3", "4.9"])
-def test_release_4_leaves_it_empty(tmp_path: Path, disk: FaultyFileSystem, release: str) -> None:
-    AbortFile(tmp_path / "store", disk).create(4711, release)
-
-    assert content(tmp_path / "store") == {"abort": b""}
-
-
-def test_release_5_writes_the_process_and_an_empty_backup(tmp_path: Path, disk: FaultyFileSystem) -> None:
-    AbortFile(tmp_path, disk).create(4711)
-
-    assert content(tmp_path) == {"abort": b"4711", "abort.bak": b""}
+    assert content(tmp_path / "store") == files
 
 
 def test_after_a_crash_the_backup_names_the_dead_process(tmp_path: Path, disk: FaultyFileSystem) -> None:
