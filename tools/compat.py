@@ -37,8 +37,7 @@ SLICE: Final = (
     "tests/connector/test_package.py",
     "tests/connector/test_progress.py",
     "tests/connector/test_sessions.py",
-    "tests/connector/test_stream_reader.py",
-    "tests/connector/test_stream_writer.py",
+    "tests/connector/test_streams.py",
 )
 # PySpark 4.1 leaves the closing of its sockets to the garbage collector.
 OPTIONS: Final = {"4.1": ("-W", "ignore:unclosed <socket:ResourceWarning")}

@@ -56,7 +56,7 @@ ANSWERS: Final = tuple(f"tests/store_core/{folder}" for folder in ("answers", "b
 
 SESSIONS: Final = tuple(
     f"tests/connector/test_{name}.py"
-    for name in ("jobs", "killed_writes", "rebuild_cluster", "session", "sessions", "troubled_jobs")
+    for name in ("clusters", "session", "sessions", "troubled_jobs")
 )
 """Tests that start Spark in processes of their own, for which they wait."""
 

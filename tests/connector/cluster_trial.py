@@ -1,18 +1,44 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that reads a store on a standalone cluster, and checks it.
+"""A program that works on a cluster whose workers are separate processes.
 
-Usage: cluster_trial.py MASTER URL PYTHON [SETTING=VALUE ...]
+Usage: cluster_trial.py read MASTER URL PYTHON [SETTING=VALUE ...]
+       cluster_trial.py rebuild MASTER STORE TARGET SCRATCH [kill] [fail] [speculate]
+
+The first form reads a store, and checks it; the second one rebuilds, while tasks and executors fail.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import SparkSession
 
-from tests.connector.submitting import SETTINGS
+from pyspark_commitlog.answers import check
+from pyspark_commitlog.engine import SparkEngine
+from pyspark_commitlog.spark_errors import quoted_error, spark_words
+from store_core.queue.queue_path import QueueRules
+from store_core.store.rebuild.job import RebuildJob, Run, RunKey, TaskResult, rebuild_by
+from store_core.store.rebuild.plan import RebuildRules
+from tests.connector.processes import SETTINGS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+RULES = RebuildRules(QueueRules(consume_queue_file_size=800, max_hash_slot_num=100, max_index_num=400), has_index=True)
+
+
+def session(master: str, python: str, **settings: str | bool | None) -> SparkSession:
+    os.environ["PYSPARK_PYTHON"] = python
+    builder = SparkSession.builder.master(master).config(map=dict(SETTINGS)).config("spark.executor.memory", "512m")
+    return builder.config(map=dict(settings)).getOrCreate()
+
+
+# ---- reading
 
 
 def _place(_: int) -> str:
@@ -20,22 +46,11 @@ def _place(_: int) -> str:
     return str(Path.cwd().parents[1])
 
 
-def main() -> None:
+def read(master: str, path: str, python: str, *settings: str) -> None:
     """Read, print what came, and on which workers; or print the error's last line."""
-    master, path, python, *settings = sys.argv[1:]
-    os.environ["PYSPARK_PYTHON"] = python
-    spark = (
-        SparkSession.builder.master(master)
-        .config(map=dict(SETTINGS))
-        .config("spark.executor.memory", "512m")
-        .config("spark.task.maxFailures", "1")
-        .config("spark.executorEnv.PYSPARK_PYTHON", python)
-        .getOrCreate()
-    )
+    once = {"spark.task.maxFailures": "1", "spark.executorEnv.PYSPARK_PYTHON": python}
+    spark = session(master, python, **once)
     options = {f"storage.{name}": value for name, _, value in (each.partition("=") for each in settings)}
-    from pyspark_commitlog.answers import check  # noqa: PLC0415 -- Spark has to be there
-    from pyspark_commitlog.spark_errors import quoted_error, spark_words  # noqa: PLC0415
-
     try:
         frame = spark.read.format("commitlog").options(**options).load(path)
         sys.stdout.write(f"rows {frame.count()}\n")
@@ -49,5 +64,64 @@ def main() -> None:
     spark.stop()
 
 
+# ---- rebuilding
+
+
+def kill_executor() -> None:
+    """Kill the JVM that this worker's daemon belongs to, with its part of the shuffle."""
+    daemon = os.getppid()
+    stat = Path(f"/proc/{daemon}/stat").read_text(encoding="utf-8")
+    os.kill(int(stat.rpartition(")")[2].split()[1]), signal.SIGKILL)
+
+
+@dataclass(frozen=True)
+class FailingJob(RebuildJob):
+    """A job whose tasks write, and then, at the first attempt, fail or kill their executor."""
+
+    scratch: str = ""
+    accidents: tuple[str, ...] = ()
+
+    def gather(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[TaskResult]:
+        """Write everything, then fail."""
+        made = list(super().gather(runs))
+        for accident in self.accidents:
+            if self._is_first(accident):
+                if accident == "kill":
+                    kill_executor()
+                raise RuntimeError(f"{accident} after writing")
+        yield from made
+
+    def _is_first(self, accident: str) -> bool:
+        try:
+            Path(self.scratch, accident).touch(exist_ok=False)
+        except FileExistsError:
+            return False
+        return True
+
+
+class FailingEngine(SparkEngine):
+    """Runs jobs whose tasks fail."""
+
+    scratch = ""
+    accidents: tuple[str, ...] = ()
+
+    def run_grouped(self, job: Any) -> Any:  # noqa: ANN401 -- it is a `RebuildJob`
+        """Run a job."""
+        values = {field.name: getattr(job, field.name) for field in fields(RebuildJob)}
+        return super().run_grouped(FailingJob(**values, scratch=self.scratch, accidents=self.accidents))
+
+
+def rebuild(master: str, store: str, target: str, scratch: str, *accidents: str) -> None:
+    """Rebuild, and print how many records were read, and by how many executors."""
+    trouble = {"spark.speculation": str("speculate" in accidents).lower(), "spark.task.maxFailures": "8"}
+    spark = session(master, sys.executable, **trouble, **{"spark.ui.showConsoleProgress": "false"})
+    engine = FailingEngine(spark)
+    engine.scratch, engine.accidents = scratch, tuple(each for each in accidents if each != "speculate")
+    report = rebuild_by(engine, Path(store), Path(target), RULES)
+    executors = spark.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
+    sys.stdout.write(f"{report.records} records, executors {executors}, {spark.sparkContext.master}\n")
+    spark.stop()
+
+
 if __name__ == "__main__":
-    main()
+    (read if sys.argv[1] == "read" else rebuild)(*sys.argv[2:])

@@ -11,7 +11,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame, SparkSession
 
-from tests.connector.written import SMALL
+from tests.connector.stores import SMALL
 
 COPIED: Final = 50
 """Messages in a batch of a copy."""

@@ -1,37 +1,52 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Answers in a session: the reports are those without Spark, and their tables are DataFrames."""
+"""Answers on Spark: their reports are those without it, their tables DataFrames, and each can be had in all ways."""
 
 from __future__ import annotations
 
+import inspect
 import json
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
+import pyspark_commitlog.answers
+import store_core.answers
 from pyspark_commitlog import answers
 from pyspark_commitlog.answers import export, prove
 from pyspark_commitlog.command import main
-from store_core import RebuildOptions
+from pyspark_commitlog.engine import SparkEngine
+from store_core import RebuildOptions, read_messages
 from store_core import answers as core
+from store_core.answers import Salvage
 from store_core.answers import rebuild as core_rebuild
 from store_core.command.console import Console
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
+from store_core.snapshot.store import Store
+from store_core.store.parts import InProcess
+from store_core.store.rebuild import segment_part
+from store_core.store.rebuild.job import rebuild_by
+from store_core.store.rebuild.queue_compare import LogBounds
 from tests.builders import BODY_AT, LogBuilder
+from tests.life_logs import LifeLog
 from tests.store_core.answers.test_golden_json import CASES, beside_another, golden_of, json_of, life_store
 from tests.store_core.files.store_kinds import every_file
+from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 from tests.viewed_store import make_viewed_store
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
     from pyspark.sql import SparkSession
 
     from pyspark_commitlog.answers import Answer
     from store_core.answers.report import Report
     from store_core.store.export.lake_table import LakeFormat
     from tests.connector.stores import WrittenStore
+    from tests.golden_stores import Golden
 
-pytestmark = pytest.mark.spark
 
 LAGGING: dict[str, Any] = {"group": ["billing"], "now": 2_000_000_000_000, "messages": True, "rows": 5}
 
@@ -46,6 +61,7 @@ def stores(tmp_path: Path) -> tuple[str, str]:
     return str(sound), str(log.write(tmp_path / "damaged"))
 
 
+@pytest.mark.spark
 def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tuple[str, str]) -> None:
     """Answers without arguments, with a second one, and with options; each one's report is judged with its command."""
     sound, damaged = stores
@@ -66,6 +82,7 @@ def test_tables_are_dataframes_of_the_same_rows(spark: SparkSession, stores: tup
     assert table.to_pylist() == records.toArrow().to_pylist() != []
 
 
+@pytest.mark.spark
 def test_an_unknown_table_is_refused_by_name(spark: SparkSession, stores: tuple[str, str]) -> None:
     answer = answers.salvage(spark, stores[0])
 
@@ -73,6 +90,7 @@ def test_an_unknown_table_is_refused_by_name(spark: SparkSession, stores: tuple[
         answer.frame("found")
 
 
+@pytest.mark.spark
 def test_a_repair_in_a_session_writes_what_the_process_writes(spark: SparkSession, tmp_path: Path) -> None:
     log = LogBuilder()
     log.append_all(*(b"body %d" % number for number in range(40)))
@@ -91,6 +109,7 @@ def test_a_repair_in_a_session_writes_what_the_process_writes(spark: SparkSessio
     assert files[0]
 
 
+@pytest.mark.spark
 def test_a_rebuild_in_a_session_writes_what_the_process_writes(
     spark: SparkSession, stores: tuple[str, str], tmp_path: Path
 ) -> None:
@@ -124,6 +143,7 @@ def test_a_report_on_spark_is_that_of_the_command(case: str, life: Path) -> None
     assert golden_of(case, "life").read_text(encoding="utf-8") == json_of(case, life, Console(is_on_spark=True))
 
 
+@pytest.mark.spark
 @pytest.mark.parametrize(
     ("kind", "table", "needed"),
     [
@@ -139,6 +159,7 @@ def test_what_a_session_lacks_is_named(
     assert not [path for path in tmp_path.rglob("*") if path.suffix in {".json", ".parquet", ".pending"}]
 
 
+@pytest.mark.spark
 def test_a_table_is_named_where_the_format_needs_it(spark: SparkSession, store: WrittenStore, tmp_path: Path) -> None:
     for kind, table in (("iceberg", None), ("delta", "t"), ("parquet", "t")):
         with pytest.raises(InvalidOptionError, match="Iceberg needs CATALOG"):
@@ -146,3 +167,185 @@ def test_a_table_is_named_where_the_format_needs_it(spark: SparkSession, store: 
     with pytest.raises(InvalidOptionError, match="expected one of parquet, iceberg, delta, found 'hudi'"):
         prove(spark, store.root, tmp_path, kind="hudi")
     assert 2 == main(["export", str(store.root), "--into", str(tmp_path), "--format", "iceberg"])
+
+
+_ROOT: Final = Path(__file__).parents[2]
+_PAGES: Final = {
+    "bill": "guides/disk-and-producers",
+    "check": "incidents/queues-and-index",
+    "dead_letters": "guides/what-happened",
+    "delays": "guides/what-happened",
+    "diff": "incidents/lost-messages",
+    "export": "guides/export",
+    "lag": "guides/consumers",
+    "producers": "guides/disk-and-producers",
+    "prove": "guides/export",
+    "recover": "guides/object-stores",
+    "redact": "guides/export",
+    "repair": "incidents/queues-and-index",
+    "replay": "guides/what-happened",
+    "retention": "guides/disk-and-producers",
+    "salvage": "incidents/lost-messages",
+    "trace": "guides/what-happened",
+    "transactions": "guides/what-happened",
+}
+"""The page that explains an answer, by the name of its function."""
+
+_ARGUMENTS: Final = {"prove": "export --prove", "dead_letters": "deadletters", "plan_repair": "repair --dry-run"}
+"""How the command says it, where it is not the function's name."""
+
+_OF_THE_PROCESS: Final = {"processes", "on_progress", "clock", "file_system"}
+"""Parameters of answers in processes of their own, and of tests."""
+
+
+def _command(answer: str) -> str:
+    return _ARGUMENTS.get(answer, answer).split()[0]
+
+
+def test_no_answer_is_missing_here() -> None:
+    found = {name for name in store_core.answers.__all__ if inspect.isfunction(getattr(store_core.answers, name))}
+    assert {*_PAGES, "plan_repair", "processes"} == found  # and an engine
+
+
+@pytest.mark.parametrize("answer", [*_PAGES, "plan_repair"])
+def test_an_answer_has_a_function_on_spark_with_the_same_parameters(answer: str) -> None:
+    of_core = set(inspect.signature(getattr(store_core.answers, answer)).parameters)
+    of_spark = set(inspect.signature(getattr(pyspark_commitlog.answers, answer)).parameters)
+
+    assert {"spark"} == of_spark - of_core
+    assert of_core - of_spark <= _OF_THE_PROCESS
+
+
+@pytest.mark.parametrize(("answer", "page"), _PAGES.items())
+def test_an_answer_has_a_page_with_its_command_and_where_its_function_is(answer: str, page: str) -> None:
+    text = (_ROOT / "docs" / f"{page}.md").read_text()
+    assert f"commitlog {_command(answer)} " in text
+    assert "pyspark_commitlog.answers" in text or "store_core.answers" in text
+
+
+@pytest.mark.spark
+def test_parts_and_groups_are_merged_in_their_order(spark: SparkSession) -> None:
+    @dataclass(frozen=True)
+    class Squares:  # here, because Spark's workers can't import this module
+        count: int
+
+        def plan(self) -> Sequence[int]:
+            return range(self.count)
+
+        def run(self, part: int) -> int:
+            return part**2
+
+        def merge(self, partials: Iterable[int]) -> list[int]:
+            return list(partials)
+
+    @dataclass(frozen=True)
+    class Remainders:
+        count: int
+        groups: int
+
+        def plan(self) -> Sequence[int]:
+            return range(self.count)[::-1]
+
+        def run(self, part: int) -> Iterator[tuple[tuple[int, int], str]]:
+            yield (part % self.groups, part), f"{part}"
+
+        def gather(self, pieces: Iterable[tuple[tuple[int, int], str]]) -> Iterator[str]:
+            found = [piece for _, piece in pieces]
+            if found:
+                yield " ".join(found)
+
+        def merge(self, partials: Iterable[str]) -> list[str]:
+            return list(partials)
+
+    engine = SparkEngine(spark)
+
+    for count in (9, 0):
+        assert InProcess().run(Squares(count)) == engine.run(Squares(count))
+        assert InProcess().run_grouped(Remainders(count, 4)) == engine.run_grouped(Remainders(count, 4))
+
+
+@pytest.mark.spark
+@pytest.mark.golden
+@pytest.mark.parametrize("name", ["4.3.0/tx", "4.9.7/lmq", "5.3.3/bcq", "5.3.3/delay", "5.3.3/propcrc"])
+def test_spark_rebuilds_and_compares_as_this_process_does_and_rocketmq_did(
+    name: str,
+    spark: SparkSession,
+    golden: Golden,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    store = golden(name)
+    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 5000)
+    rules = golden_rules(store)
+    here, there = InProcess(), SparkEngine(spark)
+    rebuilt = rebuild_by(here, store.root, tmp_path / "here", rules)
+    bounds = LogBounds(int(store.segments[0].name))
+
+    assert rebuilt == rebuild_by(there, store.root, tmp_path / "there", rules)
+    for made in ("here", "there"):
+        assert queue_files(store.root) == queue_files(tmp_path / made)
+        assert index_files(store.root) == index_files(tmp_path / made)
+    assert rebuild_by(here, store.root, tmp_path / "none", rules, compared=bounds) == rebuild_by(
+        there, store.root, tmp_path / "none", rules, compared=bounds
+    )
+
+
+@pytest.mark.spark
+def test_spark_salvages_a_log_as_this_process_does(spark: SparkSession, tmp_path: Path) -> None:
+    log = LogBuilder()
+    log.append_all(*(b"body %d" % number for number in range(60)))
+    for record in log.records[5::20]:
+        log.flip(record.physical_offset + BODY_AT, 3)
+    store = log.write(tmp_path / "store")
+    here = Salvage(tmp_path / "new").on(InProcess(), Store(store))
+    made = every_file((tmp_path / "new").rename(tmp_path / "here"))
+    there = Salvage(tmp_path / "new").on(SparkEngine(spark), Store(store))
+
+    assert 57 == here.found.records
+    assert here.to_json() == there.to_json()
+    assert [*made.values()] == [*every_file(tmp_path / "new").values()]
+
+
+@pytest.mark.spark
+def test_a_replay_is_chosen_and_edited_by_sql_and_made_once(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark  # the job uses the running session
+    log = LifeLog()
+    for key, group in (("a", "billing"), ("b", "billing"), ("c", "other")):
+        log.dead(log.send(key, body=b"broken"), key, group)
+    store, new = str(log.write(tmp_path / "store")), str(tmp_path / "new")
+    edits = ("--edit", "body=encode(concat('mended ', properties['KEYS']), 'UTF-8')")
+    words = ["replay", store, "--id", "T-1", "--into", new, "--topic", "%DLQ%billing", *edits]
+
+    assert 0 == main([*words, "--where", "array_contains(keys, 'b')"])
+    assert "1 message of" in capsys.readouterr().out
+    assert 0 == main(words)
+    assert "is in the store already: nothing was appended" in capsys.readouterr().out
+    assert 0 == main([*words, "--dry-run"])
+    assert "is in the store already: nothing would be appended" in capsys.readouterr().out
+    (row,) = read_messages(new).read_all().to_pylist()
+    assert ("orders", b"mended b", 0) == (row["topic"], row["body"], row["reconsume_times"])
+    expected = {"REPLAY_ID": "T-1", "REPLAY_ORIGIN_TOPIC": "%DLQ%billing", "UNIQ_KEY": "U-b"}
+    assert expected.items() <= dict(row["properties"]).items()
+    assert "RETRY_TOPIC" not in dict(row["properties"])
+    assert 2 == main(["replay", store, "--id", "T-2", "--edit", "bodi='x'"])
+    for option in ("--decompress", "--mode=PERMISSIVE", "--columns=body"):
+        assert 2 == main(["replay", store, "--id", "T-2", option])
+    capsys.readouterr()
+
+
+@pytest.mark.spark
+def test_a_replay_sends_a_delayed_message_to_its_own_topic_and_a_half_one_nowhere(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    del spark  # as above
+    log = LifeLog()
+    log.append(b"later", topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "3", "REAL_TOPIC": "mail", "REAL_QID": "0"})
+    log.append(b"half", topic="RMQ_SYS_TRANS_HALF_TOPIC", properties={"REAL_TOPIC": "mail", "TRAN_MSG": "true"})
+    store, new = str(log.write(tmp_path / "store")), str(tmp_path / "new")
+
+    assert 2 == main(["replay", store, "--id", "T-1", "--into", new])
+    assert "RMQ_SYS_TRANS_HALF_TOPIC" in capsys.readouterr().err
+    assert 0 == main(["replay", store, "--id", "T-1", "--into", new, "--topic", "SCHEDULE_TOPIC_XXXX"])
+    assert [("mail", b"later")] == [(row["topic"], row["body"]) for row in read_messages(new).read_all().to_pylist()]

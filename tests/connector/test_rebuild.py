@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilds, however the work is cut, ordered and repeated; also of broken logs."""
+"""Rebuilds, however the work is cut, ordered and repeated; of broken logs, and of golden stores."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import resource
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -21,7 +21,11 @@ from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
 from tests.builders import BODY_LENGTH_AT, LogBuilder, Record
 from tests.connector.rebuilding import LocalRunner, differing, rebuild_here
-from tests.store_core.rebuilt import index_files, queue_files
+from tests.store_core.rebuilt import golden_rules, index_files, queue_files
+
+if TYPE_CHECKING:
+    from tests.golden_stores import UnpackedStore
+
 
 SIZES = QueueRules(consume_queue_file_size=200, max_hash_slot_num=10, max_index_num=25)
 RULES = RebuildRules(SIZES, has_index=True)
@@ -337,3 +341,49 @@ def test_queues_are_the_same_whether_they_are_written_at_once_or_piece_by_piece(
     assert at_once.queues == by_pieces.queues
     assert queue_files(tmp_path / "at once") == queue_files(tmp_path / "by pieces")
     assert len(at_once.queues) == 7
+
+
+WITH_A_TORN_UNIT = ("torn-header", "torn-zero")
+"""RocketMQ was killed after it had indexed the record that was damaged afterwards."""
+
+WITH_BIT_MAPS = "ext"
+"""Its extension contains bit maps of consumers that are not in the log, so addresses differ."""
+
+AGED = "aged"
+"""Its first segments are deleted; queues and index still have files from that time."""
+
+LIVE = "live"
+"""Its broker was killed, and put the two keys of a record into the index once more."""
+
+
+@pytest.mark.golden
+def test_a_rebuild_gives_the_files_that_rocketmq_wrote(golden_store: UnpackedStore, tmp_path: Path) -> None:
+    report = rebuild_here(golden_store.root, tmp_path, golden_rules(golden_store))
+    scenario = golden_store.golden.scenario
+    expected, found = queue_files(golden_store.root), queue_files(tmp_path)
+    differing = {name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)}
+
+    assert report.gap_count == 0 or scenario in (AGED, "aged-rebuilt")
+    assert not report.refused_count
+    if scenario in WITH_A_TORN_UNIT:
+        assert len(differing) == 1
+    elif scenario == AGED:
+        assert {name for name in differing if name not in expected} == set()
+    elif scenario != WITH_BIT_MAPS:
+        assert set() == differing
+    if scenario not in (*WITH_A_TORN_UNIT, AGED, "aged-rebuilt", LIVE):
+        assert index_files(golden_store.root) == index_files(tmp_path)
+
+
+@pytest.mark.golden
+def test_a_golden_store_differs_from_its_log_in_nothing_but_the_torn_unit(
+    golden_store: UnpackedStore, tmp_path: Path
+) -> None:
+    rules = golden_rules(golden_store)
+    min_offset = int(golden_store.segments[0].name)
+    report = rebuild_here(golden_store.root, tmp_path / "none", rules, compared=LogBounds(min_offset))
+    found = list(differing(report).values())
+
+    assert ([{"unit_extra": 1}] if golden_store.golden.scenario in WITH_A_TORN_UNIT else []) == found
+    assert (0, 2 if golden_store.golden.scenario == LIVE else 0) == report.index_differences[:2]
+    assert not (tmp_path / "none").exists()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows become records, whatever batches Spark passes; options and owner of a write are checked without Spark."""
+"""Rows become records, whatever batches Spark passes; columns, options and owner of a write are checked."""
 
 from __future__ import annotations
 
@@ -19,19 +19,33 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql.types import (
+    BinaryType,
+    DataType,
+    LongType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+)
 
+from pyspark_commitlog.schema import dataframe_schema
 from pyspark_commitlog.write import row_encoder
 from pyspark_commitlog.write.options import WRITE_OPTIONS, WriteOptions
 from pyspark_commitlog.write.row_encoder import NULL_BODY, RowEncoder
+from pyspark_commitlog.write.schema import check_columns
 from pyspark_commitlog.write.writer import driver_process
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.clock import SystemClock
 from store_core.format.columnar.encode_batch import encode_batch
+from store_core.format.columns import COLUMNS
 from store_core.store.sink.directory import is_alive, owner_text
-from tests.connector.written import SMALL, append_rows, rows_of
+from tests.connector.stores import SMALL, append_rows, rows_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -179,7 +193,7 @@ INTEGERS = st.none() | st.integers(-2, 3) | st.integers(-(2**31), 2**31 - 1)
 LONGS = st.none() | st.integers(0, 2**42) | st.integers(-(2**63), 2**63 - 1)
 NAMES = ("a", "DELAY", "KEYS", "INNER_NUM", "TIMER_DELAY_SEC", "__CRC32#", "REAL_TOPIC", "", "\x02", "WAIT")
 VALUES = st.none() | st.text(max_size=5) | st.sampled_from(["3", "999999999999", "-1", "x" * 40000])
-COLUMNS = {
+DRAWN = {
     "topic": (pa.string(), TEXTS),
     "body": (pa.binary(), st.none() | st.binary(max_size=5) | st.just(b"x" * 20000)),
     "queue_id": (pa.int32(), INTEGERS),
@@ -203,10 +217,10 @@ COLUMNS = {
 
 @st.composite
 def any_rows(draw: st.DrawFn) -> pa.RecordBatch:
-    chosen = [name for name in COLUMNS if name in {"topic", "body"} | draw(st.sets(st.sampled_from(sorted(COLUMNS))))]
+    chosen = [name for name in DRAWN if name in {"topic", "body"} | draw(st.sets(st.sampled_from(sorted(DRAWN))))]
     count = draw(st.integers(0, 6))
     arrays = [
-        pa.array(draw(st.lists(COLUMNS[name][1], min_size=count, max_size=count)), COLUMNS[name][0]) for name in chosen
+        pa.array(draw(st.lists(DRAWN[name][1], min_size=count, max_size=count)), DRAWN[name][0]) for name in chosen
     ]
     return pa.RecordBatch.from_arrays(arrays, names=chosen)
 
@@ -422,3 +436,80 @@ def test_a_job_on_another_machine_is_believed_for_a_week() -> None:
 @pytest.mark.parametrize("text", ["", "{}", "[]", "\0", '{"host": 1}'])
 def test_an_owner_that_can_t_be_read_is_gone(text: str) -> None:
     assert not is_alive(CLOCK, text)
+
+
+TYPES: Final[dict[str, DataType]] = {
+    "string": StringType(),
+    "binary": BinaryType(),
+    "bigint": LongType(),
+    "map": MapType(StringType(), StringType()),
+    "timestamp_ntz": TimestampNTZType(),
+}
+
+
+def schema_of(text: str) -> StructType:
+    """Make a schema of names and types; Spark's own parser runs in Java."""
+    fields = [field.split(" ") for field in text.split(", ")]
+    return StructType([StructField(name, TYPES[kind]) for name, kind in fields])
+
+
+def refusal(schema: StructType | str, **options: str) -> str:
+    """Return the error for a DataFrame with this schema."""
+    given = schema_of(schema) if isinstance(schema, str) else schema
+    with pytest.raises(InvalidOptionError) as caught:
+        check_columns(given, WriteOptions.from_spark({"path": "/store", **options}))
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("schema", "says"),
+    [
+        (
+            "topic string, id bigint, value string",
+            'found topic string, id bigint, value string: create it, for example with selectExpr("CAST(',
+        ),
+        ("key binary, value binary, topic string", 'selectExpr("CAST(value AS BINARY) AS body", ...)'),
+        ("topic string, note string", "CAST(note AS BINARY)"),
+        ("topic string", 'create it, for example with selectExpr("CAST(value AS BINARY) AS body", ...)'),
+        (
+            "body string",
+            "messages need a column 'topic'; found body string: create it, for example with withColumn('topic',",
+        ),
+    ],
+)
+def test_a_missing_column_is_named_with_what_is_there_and_how_to_make_it(schema: str, says: str) -> None:
+    assert says in refusal(schema)
+
+
+def test_unknown_columns_are_all_named() -> None:
+    assert refusal("topic string, body string, propertes map, region string").startswith(
+        "a message can't have a column 'propertes', nor 'region'; did you mean 'properties'?"
+    )
+
+
+@pytest.mark.parametrize("name", ["born_timestamp", "store_timestamp"])
+def test_a_time_without_a_zone_is_refused(name: str) -> None:
+    keeps = str(name == "store_timestamp").lower()
+    text = refusal(f"topic string, body string, {name} timestamp_ntz", preserveStoreTimestamp=keeps)
+
+    assert f"column '{name}' of type timestamp_ntz: expected timestamp with a time zone, or epoch ms" in text
+
+
+@pytest.mark.parametrize("keeps_times", ["false", "true"])
+@pytest.mark.parametrize("columns", [None, [column.name for column in COLUMNS]], ids=["default", "all"])
+def test_rows_just_read_are_recognised_and_exactly_the_columns_to_drop_are_named(
+    keeps_times: str, columns: list[str] | None
+) -> None:
+    names = columns or [column.name for column in COLUMNS if column.default]
+    schema = dataframe_schema(names, nullable=False)
+    text = refusal(schema, preserveStoreTimestamp=keeps_times)
+    told = text[text.index("df.drop(") + len("df.drop(") :].split(")")[0]
+    dropped = [name.strip("'") for name in told.split(", ")]
+
+    assert "these rows were read from a store" in text
+    assert "--from-store" in text
+    assert ("store_timestamp" in dropped) == (keeps_times == "false")
+    kept = StructType([field for field in schema if field.name not in dropped])
+    check_columns(kept, WriteOptions.from_spark({"path": "/store", "preserveStoreTimestamp": keeps_times}))
+    for name in dropped:
+        assert refusal(StructType([*kept, schema[name]]), preserveStoreTimestamp=keeps_times)

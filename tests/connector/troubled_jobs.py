@@ -29,9 +29,8 @@ from pyspark.sql import SparkSession
 from pyspark_commitlog import answers
 from store_core import read_messages
 from store_core.errors import StoreError
-from tests.connector.processes import descendants, kill, wait_for_end
-from tests.connector.submitting import SETTINGS
-from tests.connector.written import SMALL, consumed
+from tests.connector.processes import SETTINGS, descendants, kill, wait_for_end
+from tests.connector.stores import SMALL, consumed
 from tests.store_core.kills.targets import Exporting, Rebuilding, Redacting, Repairing, Replaying
 
 if TYPE_CHECKING:

@@ -1,26 +1,72 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A golden store that is read and written again is the same log byte for byte; where it can't be, the tests say why."""
+"""Golden stores through the connector: read as RocketMQ read them, and written again byte for byte."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pytest
 
-from store_core import read_messages
+from store_core import read_messages, read_view
+from store_core.format.columns import COLUMNS, STORE
 from store_core.format.layout import head_dtype
 from store_core.format.properties import PROPERTY_CRC
-from tests.connector.written import append_rows
+from tests.connector.stores import append_rows
+from tests.golden_stores import GoldenStore, UnpackedStore, stores_of_kind, table_rows, unpack, unpack_newer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from tests.golden_stores import UnpackedStore
+    from tests.connector.stores import Reader
 
-pytestmark = pytest.mark.golden
+
+ALL = ",".join(column.name for column in COLUMNS if column.name != STORE)
+BROKERS_DATABASE = "5.5.0/rocksdb-crash"
+
+
+def assert_rows_are_rocketmqs(read: Reader, store: UnpackedStore, partitions: int) -> None:
+    options = {"columns": ALL, "release": store.golden.release, "minPartitions": str(partitions)}
+
+    assert store.expected() == table_rows(read(store.root, **options).toArrow())
+
+
+@pytest.mark.golden
+@pytest.mark.spark
+def test_every_message_is_as_rocketmq_reads_it(read: Reader, golden_store: UnpackedStore) -> None:
+    assert_rows_are_rocketmqs(read, golden_store, 5)
+
+
+@pytest.mark.golden
+@pytest.mark.spark
+@pytest.mark.parametrize("store", stores_of_kind("dledger"), ids=attrgetter("name"))
+def test_so_is_every_message_of_a_dledger_log(read: Reader, store: GoldenStore, golden_directory: Path) -> None:
+    assert_rows_are_rocketmqs(read, unpack(store, golden_directory), 13)
+
+
+@pytest.mark.golden
+@pytest.mark.spark
+def test_so_is_every_message_beside_queues_in_a_rocksdb(read: Reader, golden_directory: Path) -> None:
+    store = unpack_newer(BROKERS_DATABASE, golden_directory)
+
+    assert_rows_are_rocketmqs(read, store, 1)
+    for view, options in (("consumequeue", {"maxPartitionBytes": "10000"}), ("topics", {})):
+        found = read(store.root, view=view, **options).toArrow()
+        assert read_view(store.root, view).read_all().to_pylist() == found.to_pylist()
+
+
+@pytest.mark.golden
+@pytest.mark.spark
+@pytest.mark.parametrize("store", stores_of_kind("timer"), ids=attrgetter("name"))
+def test_views_of_timers_are_those_of_the_files(read: Reader, store: GoldenStore, golden_directory: Path) -> None:
+    root = unpack(store, golden_directory).root
+
+    for view in ("timerlog", "timerwheel"):
+        assert read_view(root, view).read_all().equals(read(root, view=view).toArrow())
+
 
 COPIED: Final = (
     *("topic", "queue_id", "body", "flag", "sys_flag", "born_timestamp", "born_host", "store_host", "store_timestamp"),
@@ -79,7 +125,7 @@ def copied(store: UnpackedStore, target: Path) -> int:
     )
 
 
-def records(root: Path, release: str) -> dict[int, bytes]:
+def records_of(root: Path, release: str) -> dict[int, bytes]:
     """Return the bytes of each record by its physical offset."""
     table = read_messages(root, columns=["physical_offset", "store_size"], release=release).read_all()
     segments = {int(path.name): path.read_bytes() for path in sorted((root / "commitlog").iterdir())}
@@ -102,10 +148,11 @@ def without_place(record: bytes, reason: str) -> bytes:
     return data.tobytes()
 
 
+@pytest.mark.golden
 def test_a_golden_store_read_and_written_again_is_the_same_log(golden_store: UnpackedStore, tmp_path: Path) -> None:
     reason, release = REASONS.get(golden_store.golden.name), golden_store.golden.release
     refused = copied(golden_store, tmp_path / "copy")
-    log, copy = records(golden_store.root, release), records(tmp_path / "copy", release)
+    log, copy = records_of(golden_store.root, release), records_of(tmp_path / "copy", release)
 
     assert (refused > 0) == (reason is INNER_BATCHES)
     if reason is None:
