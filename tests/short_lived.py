@@ -6,6 +6,8 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tempfile
+from functools import cache
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -54,3 +56,21 @@ def run_python(code: str, directory: Path, **environment: str) -> str:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
+
+
+_SECONDS = 240
+
+
+@cache
+def sample_demo() -> subprocess.CompletedProcess[str]:
+    """Run the demo with no argument, in a new directory and an interpreter that has not loaded the format."""
+    with tempfile.TemporaryDirectory(prefix="anywhere-") as anywhere:
+        return subprocess.run(
+            [sys.executable, "-m", "pyspark_commitlog.demo"],
+            cwd=anywhere,
+            env=clean_environment(),
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_SECONDS,
+        )

@@ -14,7 +14,7 @@ from pyspark_commitlog.spark_errors import end_of
 from store_core import read_messages
 from store_core.command.exit_code import ExitCode
 from tests.builders import LogBuilder
-from tests.sample_demo import sample_demo
+from tests.short_lived import sample_demo
 
 if TYPE_CHECKING:
     import subprocess

@@ -19,8 +19,8 @@ import pyspark_commitlog
 from pyspark_commitlog import session, spark_session
 from store_core.errors import StoreError
 from tests.documents.blocks import ROOT, blocks_of
+from tests.documents.runners import matches
 from tests.documents.stores import make_world
-from tests.documents.world import matches
 from tests.short_lived import quick_starts
 
 if TYPE_CHECKING:

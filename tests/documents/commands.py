@@ -21,12 +21,12 @@ from store_core.command.console import Console
 from store_core.command.program import program
 from tests.connector.called import append, rebuild_consume_queue, rebuild_index
 from tests.documents.blocks import ROOT
-from tests.sample_demo import sample_demo
+from tests.short_lived import sample_demo
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from tests.documents.world import World
+    from tests.documents.runners import World
 
 
 # Command lines that are not run as written: how they begin, how they are checked, and why.

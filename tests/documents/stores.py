@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from store_core import DefaultMessageStore
+from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.queue.store_entry import STORE_DATABASE
 from tests.builders import SIZE_AT, TIMER_SLOTS, LogBuilder, Record, Timer, stored_half, write_timers
 from tests.dledger_logs import DLedgerLog
-from tests.documents.shop_store import write_shop
+from tests.life_logs import BEGIN, LifeLog, write_config
 from tests.store_core.files.rocksdbs import make_rocksdb
 
 if TYPE_CHECKING:
@@ -161,3 +161,51 @@ def _write_files(world: Path) -> None:
     world.joinpath("broker.conf").write_text("brokerName=broker-a\nmappedFileSizeCommitLog=1073741824\n")
     rows = {"topic": ["invoices", "invoices"], "body": [b"one", b"two"], "keys": [["i-1"], ["i-2"]]}
     pq.write_table(pa.table(rows), world / "data" / "rows.parquet")
+
+
+_SHOP_SEGMENT: Final = 1 << 16
+_MINUTE: Final = 60_000
+_SHOP_GROUPS: Final = {"billing": {"groupName": "billing", "consumeEnable": True, "retryMaxTimes": 2}}
+
+
+def write_shop(root: Path) -> None:
+    """Write the store, with queues and the broker's configuration."""
+    log = LifeLog(_SHOP_SEGMENT)
+    _fail(log)
+    _settle(log)
+    _delay(log)
+    log.send("order-9", body=b'{"order": 9}', store_timestamp=BEGIN + 30 * _MINUTE)
+    log.write(root)
+    with DefaultMessageStore.open(root, MessageStoreConfig(mapped_file_size_commit_log=_SHOP_SEGMENT)):
+        pass
+    write_config(
+        root,
+        delayOffset={"offsetTable": {"3": 2, "4": 1, "18": 1}},
+        consumerOffset={"offsetTable": {"orders@billing": {"0": 3}, "%RETRY%billing@billing": {"0": 2}}},
+        subscriptionGroup={"subscriptionGroupTable": _SHOP_GROUPS},
+    )
+
+
+def _fail(log: LifeLog) -> None:
+    """Let a consumer fail two times, and then for good."""
+    sent = log.send("order-1", body=b'{"order": 1, "price": "?"}')
+    for attempt in (1, 2):
+        log.failed(sent, "order-1", "billing", attempt)
+    log.dead(sent, "order-1", "billing", 3)
+
+
+def _settle(log: LifeLog) -> None:
+    """Begin three transactions: one is committed, one rolled back, and nobody says what becomes of the third."""
+    halves = [log.half(f"order-{number}") for number in (2, 3)]
+    log.commit(halves[0], "order-2", body=b'{"order": 2}')
+    log.op(*halves)
+    log.half("order-4", TRANSACTION_CHECK_TIMES="15")
+
+
+def _delay(log: LifeLog) -> None:
+    """Delay messages: one is delivered, two wait, and the broker's offset has passed another one."""
+    log.delayed("order-5", 3)
+    log.send("order-5", properties={"DELAY": "3", "REAL_TOPIC": "orders", "REAL_QID": "0"})
+    log.delayed("order-6", 17)
+    log.timer("order-7", BEGIN + 90 * _MINUTE)
+    log.delayed("order-8", 18)

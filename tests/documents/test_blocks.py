@@ -14,9 +14,8 @@ import pytest
 from pyspark_commitlog.sample import orders_store
 from tests.documents.blocks import ROOT, Block, blocks_of, documents
 from tests.documents.commands import EXCEPTIONS, commands_of, exception_for
-from tests.documents.runners import RUNNERS, check_no_error_is_left, run_block
+from tests.documents.runners import RUNNERS, World, check_no_error_is_left, matches, run_block
 from tests.documents.stores import copy_world, make_world
-from tests.documents.world import World, matches
 from tests.object_store import ObjectStore
 
 if TYPE_CHECKING:
