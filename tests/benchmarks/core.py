@@ -1,24 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares the core with a copy of the same bytes, and with a loop over ``struct``."""
+"""Measures decoding, and checksums by ``isal`` and by zlib, in turn in one process."""
 
 from __future__ import annotations
 
 import mmap
 import struct
+import zlib
+from functools import partial
 from typing import TYPE_CHECKING, Final
+from unittest.mock import patch
 
 import numpy as np
 
 from store_core import ReadOptions, plan_ranges, read_messages
+from store_core.format.columnar import checksums
+from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.columnar.lockstep import chain, scan
 from store_core.format.columns import DEFAULT_COLUMNS
-from tests.benchmarks.measure import measure, report
+from store_core.format.crc32 import crc32
+from store_core.format.layout import head_dtype
+from tests.benchmarks.measure import compare, drained, measure
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     import numpy.typing as npt
+    import pyarrow as pa
 
 
 NARROW: Final = ("topic", "queue_id", "queue_offset", "store_timestamp")
@@ -40,25 +48,21 @@ def bench_core(store: Path, runs: int, targets: dict[str, float]) -> list[dict[s
         _COPY: lambda: np.copyto(there, raw),
         "copy (raw.copy(), new memory)": raw.copy,
     }
-    timings = measure(copies | _ours(raw, store), runs)
-    rows = [report(timing, timings[_COPY], targets.get(timing.name)) for timing in timings.values()]
-    rows.append(_against_loop(raw, store, runs))
-    return rows
+    return [*compare(copies | _ours(raw, store), runs, targets), _against_loop(raw, store, runs)]
 
 
 def _ours(raw: npt.NDArray[np.uint8], store: Path) -> dict[str, Callable[[], object]]:
-    def read(columns: tuple[str, ...], *, verify_crc: bool = False) -> None:
-        for _ in read_messages(store, columns=columns, verify_crc=verify_crc):
-            pass
+    def read(columns: tuple[str, ...], *, verify_crc: bool = False) -> Callable[[], object]:
+        return drained(store, columns=columns, verify_crc=verify_crc)
 
     return {
         "starts only": lambda: chain(raw),
         "starts, lengths proven": lambda: scan(raw),
         "planning": lambda: plan_ranges(store, ReadOptions.parse(verify_crc=False)),
-        "topic, queue, offset, store time": lambda: read(NARROW),
-        "all without properties, no CRC": lambda: read(_WITHOUT_PROPERTIES),
-        "all default columns, no CRC": lambda: read(DEFAULT_COLUMNS),
-        "all default columns, CRC checked": lambda: read(DEFAULT_COLUMNS, verify_crc=True),
+        "topic, queue, offset, store time": read(NARROW),
+        "all without properties, no CRC": read(_WITHOUT_PROPERTIES),
+        "all default columns, no CRC": read(DEFAULT_COLUMNS),
+        "all default columns, CRC checked": read(DEFAULT_COLUMNS, verify_crc=True),
     }
 
 
@@ -68,10 +72,7 @@ def _against_loop(raw: npt.NDArray[np.uint8], store: Path, runs: int) -> dict[st
     count = min(_LOOP_RECORDS, total)
     data = raw.data
 
-    def ours() -> None:
-        for _ in read_messages(store, columns=[*NARROW, "properties", "body"], verify_crc=False):
-            pass
-
+    ours = drained(store, columns=[*NARROW, "properties", "body"], verify_crc=False)
     loop, mine = measure({"loop": lambda: struct_loop(data, count), "ours": ours}, runs).values()
     faster = (loop.least / count) / (mine.least / total)
     print(
@@ -101,3 +102,50 @@ def struct_loop(data: memoryview, count: int) -> list[tuple[object, ...]]:
         rows.append((topic, head[3], head[5], head[10], properties, body))
         position += head[0]
     return rows
+
+
+_OURS: Final = "zlib again (no isal here)" if crc32 is zlib.crc32 else crc32.__module__
+_BATCH_ROWS: Final = 32_768
+_BATCHES: Final = 8
+_ENCODED: Final = ("topic", "body", "queue_id", "born_timestamp", "properties")
+
+
+def bench_checksums(store: Path, body_size: int, runs: int) -> list[dict[str, object]]:
+    """Time reads with zlib's checksums, with those that the project uses, and without; ratios are to zlib's time."""
+    batch = next(iter(read_messages(store, columns=_ENCODED, verify_crc=False))).slice(0, _BATCH_ROWS)
+    alone = _checksums(store, body_size)
+    reads = [drained(store, columns=DEFAULT_COLUMNS, verify_crc=verify) for verify in (True, False)]
+    print(f"  {_BATCHES} times {len(batch):,} records encoded; the whole segment read")
+    return [
+        *_beside_zlib("checksums", runs, alone),
+        *_beside_zlib("encode_batch", runs, partial(_encode, batch), partial(_encode, batch, compute_crc=False)),
+        *_beside_zlib("all columns", runs, *reads),
+    ]
+
+
+def _beside_zlib(
+    name: str, runs: int, checked: Callable[[], object], unchecked: Callable[[], object] | None = None
+) -> list[dict[str, object]]:
+    def by_zlib() -> None:
+        with patch.object(checksums, "crc32", zlib.crc32):
+            checked()
+
+    ways = {f"{name}, zlib": by_zlib, f"{name}, {_OURS}": checked}
+    if unchecked is not None:
+        ways[f"{name}, no checksums"] = unchecked
+    return compare(ways, runs)
+
+
+def _checksums(store: Path, body_size: int) -> Callable[[], object]:
+    segment = next((store / "commitlog").iterdir())
+    with segment.open("rb") as file:
+        raw = np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ), np.uint8)
+    starts = chain(raw).starts[: _BATCH_ROWS * _BATCHES] + head_dtype().itemsize
+    pieces = np.split(starts, range(_BATCH_ROWS, starts.size, _BATCH_ROWS))
+    print(f"  checksums of {starts.size:,} bodies, in {len(pieces)} pieces")
+    return lambda: [checksums.body_crcs(raw, piece, piece + body_size) for piece in pieces]
+
+
+def _encode(batch: pa.RecordBatch, *, compute_crc: bool = True) -> None:
+    for _ in range(_BATCHES):
+        encode_batch(batch, compute_crc=compute_crc)

@@ -8,8 +8,7 @@ import shutil
 import time
 from typing import TYPE_CHECKING, Any, Final
 
-from store_core import read_messages
-from tests.benchmarks.measure import Timing, measure
+from tests.benchmarks.measure import Timing, drained, measure
 from tests.benchmarks.memory import bench_memory
 from tests.benchmarks.segments import make_log, make_store, make_store_of_topics
 from tests.benchmarks.spark import bench_session, drain
@@ -62,7 +61,7 @@ def bench_curves(folder: Path, runs: int) -> list[dict[str, Any]]:
 def _scans(name: str, stores: Mapping[int, Path], runs: int) -> list[dict[str, Any]]:
     """Read all default columns by one thread; processor seconds per GiB of records."""
     gib = {place: _used(store) / _GIBIBYTE for place, store in stores.items()}
-    timings = measure({str(place): _scan_of(store) for place, store in stores.items()}, runs)
+    timings = measure({str(place): drained(store) for place, store in stores.items()}, runs)
     return [
         _row(name, f"s a GiB, by {name}", place, timings[str(place)], per=gib[place], unit="s a GiB")
         for place in stores
@@ -72,14 +71,6 @@ def _scans(name: str, stores: Mapping[int, Path], runs: int) -> list[dict[str, A
 def _used(store: Path) -> int:
     """Return the bytes that a log's files have on the disk."""
     return sum(min(path.stat().st_size, path.stat().st_blocks * _BLOCK) for path in (store / "commitlog").iterdir())
-
-
-def _scan_of(store: Path) -> Callable[[], None]:
-    def scan() -> None:
-        for _ in read_messages(store):
-            pass
-
-    return scan
 
 
 def _memory(name: str, stores: Mapping[int, Path]) -> list[dict[str, Any]]:

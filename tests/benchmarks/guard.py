@@ -11,6 +11,7 @@ than that of the published ratios, the commit before is what to compare with. So
 from __future__ import annotations
 
 import zlib
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 from unittest.mock import patch
 
@@ -22,7 +23,7 @@ from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.columnar.lockstep import chain
 from store_core.format.columns import DEFAULT_COLUMNS
 from tests.benchmarks.core import NARROW, struct_loop
-from tests.benchmarks.measure import measure, report
+from tests.benchmarks.measure import compare, drained
 from tests.benchmarks.published import PUBLISHED, published_rows
 from tests.benchmarks.segments import make_mixed_store, make_store
 
@@ -75,17 +76,12 @@ def ratio_of(rows: list[dict[str, Any]], name: str) -> float:
 
 def measure_twice(work: Work, limits: Mapping[str, float]) -> list[dict[str, Any]]:
     """Measure all, and all once more if a row is beyond its limit; each row is then the better one of its two."""
-    rows = _rows(work, _ROUNDS)
+    rows: list[dict[str, Any]] = compare(work, _ROUNDS)
     if slow := _beyond(rows, limits):
         print(f"  measured again: {', '.join(slow)}", flush=True)
-        again = _rows(work, _MORE_ROUNDS)
+        again = compare(work, _MORE_ROUNDS)
         rows = [min(pair, key=lambda row: float(row["ratio"])) for pair in zip(rows, again, strict=True)]
     return rows
-
-
-def _rows(work: Work, rounds: int) -> list[dict[str, Any]]:
-    timings = measure(work, rounds)
-    return [report(timing, timings[_BASE]) for timing in timings.values()]
 
 
 def _beyond(rows: list[dict[str, Any]], limits: Mapping[str, float]) -> list[str]:
@@ -105,17 +101,18 @@ def _work(folder: Path) -> dict[str, Callable[[], object]]:
     store, mixed = make_store(folder, _BYTES, _BODY), make_mixed_store(folder, _BYTES, _BODY)
     raw = np.fromfile(next((store / "commitlog").iterdir()), np.uint8)
     batch = next(iter(read_messages(store, columns=_ENCODED, verify_crc=False)))
+    read = partial(drained, verify_crc=False)
     without = tuple(name for name in DEFAULT_COLUMNS if name not in {"tags", "keys", "properties"})
     return {
         _BASE: _fixed_work(raw),
         "starts of records": lambda: chain(raw),
         "planning": lambda: plan_ranges(store, ReadOptions.parse(verify_crc=False)),
-        "topic, queue, offset, store time": lambda: _read(store, NARROW),
-        "all without properties": lambda: _read(store, without),
-        "all default columns": lambda: _read(store, DEFAULT_COLUMNS),
+        "topic, queue, offset, store time": read(store, columns=NARROW),
+        "all without properties": read(store, columns=without),
+        "all default columns": read(store, columns=DEFAULT_COLUMNS),
         "all default columns, checked by zlib": lambda: _read_by_zlib(store),
-        "all default columns, properties of many layouts": lambda: _read(mixed, DEFAULT_COLUMNS),
-        "one topic by a filter": lambda: _read(store, DEFAULT_COLUMNS, topic="payments"),
+        "all default columns, properties of many layouts": read(mixed, columns=DEFAULT_COLUMNS),
+        "one topic by a filter": read(store, columns=DEFAULT_COLUMNS, topic="payments"),
         "encode_batch, no checksums": lambda: encode_batch(batch, compute_crc=False),
     }
 
@@ -134,12 +131,7 @@ def _fixed_work(raw: npt.NDArray[np.uint8]) -> Callable[[], None]:
     return work
 
 
-def _read(store: Path, columns: tuple[str, ...], *, verify_crc: bool = False, topic: str | None = None) -> None:
-    for _ in read_messages(store, columns=columns, verify_crc=verify_crc, topic=topic):
-        pass
-
-
 def _read_by_zlib(store: Path) -> None:
     """Check by zlib, whether isal is installed or not."""
     with patch.object(checksums, "crc32", zlib.crc32):
-        _read(store, DEFAULT_COLUMNS, verify_crc=True)
+        drained(store, columns=DEFAULT_COLUMNS, verify_crc=True)()

@@ -5,12 +5,15 @@ Nothing is kept between two questions. Each is asked in Python, by the command a
 a Python source costs; and as the first question of a new process, also beside a writer that holds the store.
 
 The store has 4.3 million messages in 1.5 GiB, and the queues and the index that this project rebuilds from them.
+
+Usage: python -m tests.benchmarks.lookups STORE: holds a store and writes to it
 """
 
 from __future__ import annotations
 
 import json
 import os
+import select
 import shutil
 import subprocess
 import sys
@@ -19,10 +22,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from pyspark.sql.functions import array_contains
 
-from store_core import RebuildOptions, read_messages, rebuild_consume_queue
-from tests.benchmarks.measure import Timing, measure, report
-from tests.benchmarks.one_row import OneRow, OneWideRow
-from tests.benchmarks.segments import RARE_TOPIC, make_log
+from store_core import (
+    DefaultMessageStore,
+    Message,
+    MessageStoreConfig,
+    read_messages,
+)
+from tests.benchmarks.measure import Timing, compare, report_limit
+from tests.benchmarks.segments import RARE_TOPIC, make_indexed
+from tests.benchmarks.sources import OneRow, OneWideRow
 from tests.benchmarks.spark import bench_session, drain
 
 if TYPE_CHECKING:
@@ -32,8 +40,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-_GIBIBYTE: Final = 1 << 30
-_LOG_BYTES: Final = 3 * _GIBIBYTE // 2
+_LOG_BYTES: Final = 3 << 29
 _BODY: Final = 200
 _TENTH: Final = 0.1
 _TWENTIETH: Final = 0.05
@@ -62,7 +69,7 @@ print(time.process_time() - begin)
 
 def bench_lookups(folder: Path, runs: int) -> list[dict[str, object]]:
     """Time reads in the core, then through Spark beside Parquet with the same filter."""
-    store = _store(folder)
+    store = make_indexed(folder, _LOG_BYTES, _BODY, has_rare=True)
     print("==> look-ups in 4.3 million messages, beside a scan", flush=True)
     places = read_messages(store, topic=RARE_TOPIC, columns=["physical_offset"]).read_all()["physical_offset"]
     place, last = places[places.length() // 2].as_py(), places[-1].as_py()
@@ -111,10 +118,8 @@ def _first_questions(
     for name, (options, most) in asked.items():
         call = [sys.executable, "-c", _ASK, modules, str(store), repr(options)]
         seconds = [float(subprocess.run(call, check=True, capture_output=True).stdout) for _ in range(runs)]  # noqa: S603 -- ours
-        timing = Timing(name, tuple(seconds))
-        found = report(timing, timing)
-        row = {key: found[key] for key in ("name", "least", "median", "load")}
-        rows.append({**row, "most": most if group == _NEW_PROCESS else None, "group": group})
+        row = report_limit(Timing(name, tuple(seconds)), most if group == _NEW_PROCESS else None)
+        rows.append(row | {"group": group})
     return rows
 
 
@@ -125,7 +130,7 @@ def _beside_a_writer(
     live = store.with_name("live")
     shutil.rmtree(live, ignore_errors=True)
     subprocess.run(["cp", "-r", "--sparse=always", str(store), str(live)], check=True)  # noqa: S603, S607 -- holes stay holes
-    call = [sys.executable, "-m", "tests.benchmarks.steady_writer", str(live)]
+    call = [sys.executable, "-m", "tests.benchmarks.lookups", str(live)]
     writer = subprocess.Popen(call, stdin=subprocess.PIPE, stdout=subprocess.PIPE)  # noqa: S603 -- ours
     try:
         assert writer.stdout is not None
@@ -168,18 +173,6 @@ def _by_key(store: Path, runs: int, place: int) -> list[dict[str, object]]:
     return _report(keys, runs, 4, _HUNDREDTH)
 
 
-def _store(folder: Path) -> Path:
-    """Make the store, with queues and index, unless they are there."""
-    store = make_log(folder, _LOG_BYTES, _GIBIBYTE, _BODY, has_rare=True)
-    for name in ("consumequeue", "index"):
-        if not (store / name).exists():
-            is_index = name == "index"
-            rebuild_consume_queue(store, RebuildOptions(with_queues=not is_index, with_index=is_index))
-            (store / "rebuilt" / name).rename(store / name)
-            shutil.rmtree(store / "rebuilt")
-    return store
-
-
 def _reading(store: Path, **options: object) -> Callable[[], object]:
     return lambda: read_messages(store, **options).read_all()  # type: ignore[arg-type]  # options by name
 
@@ -192,9 +185,7 @@ def _report(
     clock: Callable[[], float] = time.process_time,
 ) -> list[dict[str, object]]:
     """Compare with the first; the target is for as many after it as `judged` says."""
-    base, *others = measure(functions, runs, clock).values()
-    targets = [target] * judged + [None] * (len(others) - judged)
-    return [report(base, base), *(report(other, base, each) for other, each in zip(others, targets, strict=True))]
+    return compare(functions, runs, dict.fromkeys([*functions][1 : judged + 1], target), clock)
 
 
 def _through_spark(store: Path, folder: Path, runs: int, place: int, key: str) -> list[dict[str, object]]:
@@ -239,3 +230,28 @@ def _through_spark(store: Path, folder: Path, runs: int, place: int, key: str) -
         ]
     finally:
         spark.stop()
+
+
+_LIVE_BODY: Final = b"x" * 200
+_LIVE_QUEUES: Final = 8
+_AT_ONCE: Final = 10
+_PAUSE: Final = 0.01
+
+
+def _write_steadily(path: str) -> None:
+    """Put about 1,000 messages a second until standard input ends; print a line when the first are in the store."""
+    with DefaultMessageStore.open(path, MessageStoreConfig(release="5.3")) as store:
+        number, due = 0, time.monotonic()
+        while not select.select([sys.stdin], [], [], max(due - time.monotonic(), 0))[0]:
+            due += _PAUSE
+            for _ in range(_AT_ONCE):
+                message = Message(RARE_TOPIC, _LIVE_BODY, number % _LIVE_QUEUES, properties={"KEYS": f"live{number}"})
+                if not store.put_message(message).is_ok:
+                    raise RuntimeError("a put was refused")
+                number += 1
+            if number == _AT_ONCE:
+                print("putting", flush=True)
+
+
+if __name__ == "__main__":
+    _write_steadily(sys.argv[1])

@@ -9,7 +9,9 @@ import statistics
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
+
+from store_core import read_messages
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -82,15 +84,31 @@ def family_seconds() -> float:
     return sum(family().values())
 
 
+def drained(store: Path | str, **options: Any) -> Callable[[], None]:  # noqa: ANN401 -- those of `read_messages`
+    """Return what reads all batches of a store, and keeps none."""
+
+    def drain() -> None:
+        for _ in read_messages(store, **options):
+            pass
+
+    return drain
+
+
+def verdict(found: float, *, most: float | None = None, least: float | None = None) -> str:
+    """Return in words whether a figure is what it is to be."""
+    if most is not None:
+        return f"{'reached' if found <= most else 'MISSED'} (<= {most:.3g})"
+    return "" if least is None else f"{'reached' if found >= least else 'MISSED'} (>= {least:.3g})"
+
+
 def report(timing: Timing, base: Timing, target: float | None = None) -> dict[str, object]:
     """Print a line: least and median seconds, ratio of the least, and median of the rounds' ratios."""
     ratio = timing.least / base.least
     median = statistics.median(mine / its for mine, its in zip(timing.seconds, base.seconds, strict=True))
-    wanted = "" if target is None else f"{'reached' if ratio <= target else 'MISSED'} (<= {target})"
     load = os.getloadavg()[0]
     print(
         f"  {timing.name:<46} {timing.least:8.4f} s {timing.median:8.4f} s"
-        f"   x {ratio:6.2f} {median:6.2f}   load {load:4.1f}  {wanted}",
+        f"   x {ratio:6.2f} {median:6.2f}   load {load:4.1f}  {verdict(ratio, most=target)}",
         flush=True,
     )
     return {
@@ -102,3 +120,43 @@ def report(timing: Timing, base: Timing, target: float | None = None) -> dict[st
         "target": target,
         "load": load,
     }
+
+
+def compare(
+    functions: Mapping[str, Callable[[], object]],
+    runs: int,
+    targets: Mapping[str, float] | None = None,
+    clock: Callable[[], float] = time.process_time,
+) -> list[dict[str, object]]:
+    """Measure, and return a row of each, beside the first; targets are ratios by the name of the row."""
+    timings = measure(functions, runs, clock)
+    base = next(iter(timings.values()))
+    return [report(timing, base, (targets or {}).get(name)) for name, timing in timings.items()]
+
+
+def report_limit(timing: Timing, most: float | None = None) -> dict[str, object]:
+    """Print a line without a ratio; the shortest time is to be at most so many seconds."""
+    load = os.getloadavg()[0]
+    print(
+        f"  {timing.name:<46} {timing.least:8.4f} s {timing.median:8.4f} s   load {load:4.1f}"
+        f"  {verdict(timing.least, most=most)}",
+        flush=True,
+    )
+    return {"name": timing.name, "least": timing.least, "median": timing.median, "most": most, "load": load}
+
+
+def report_speed(
+    timing: Timing, base: Timing | None = None, wanted: float | None = None, *, is_rate: bool = False
+) -> dict[str, object]:
+    """Print a line that says how many times as fast as its base something is; of rates, seconds are those of one."""
+    unit = "thousand/s" if is_rate else "s"
+    least, median = (1e-3 / each if is_rate else each for each in (timing.least, timing.median))
+    row: dict[str, object] = {"name": timing.name, "least": least, "median": median, "unit": unit}
+    told = f"  {timing.name:<48} {least:10,.2f} (median {median:10,.2f}) {unit}"
+    if base is not None:
+        ratio = base.least / timing.least
+        of_rounds = [its / mine for its, mine in zip(base.seconds, timing.seconds, strict=True)]
+        row |= {"ratio": ratio, "median_ratio": statistics.median(of_rounds), "at_least": wanted}
+        told += f"  x {ratio:.2f} (rounds {min(of_rounds):.2f} to {max(of_rounds):.2f})  {verdict(ratio, least=wanted)}"
+    print(f"{told}  load {os.getloadavg()[0]:.1f}", flush=True)
+    return row | {"load": os.getloadavg()[0]}

@@ -14,27 +14,21 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.benchmarks.answers import bench_answers
-from tests.benchmarks.checking import bench_checking
-from tests.benchmarks.checksums import bench_checksums
-from tests.benchmarks.circumstances import describe_run
-from tests.benchmarks.core import bench_core
+from tests.benchmarks.answers import bench_answers, bench_checking
+from tests.benchmarks.append import bench_append, bench_sink
+from tests.benchmarks.core import bench_checksums, bench_core
 from tests.benchmarks.curves import bench_curves
 from tests.benchmarks.guard import bench_guard, exceeded
 from tests.benchmarks.lookups import bench_lookups
 from tests.benchmarks.memory import bench_memory
-from tests.benchmarks.published import publish
+from tests.benchmarks.published import describe_run, publish
 from tests.benchmarks.reading import bench_reading
-from tests.benchmarks.rebuild import bench_rebuild
-from tests.benchmarks.recovery import bench_recovery
+from tests.benchmarks.rebuild import bench_rebuild, bench_recovery
 from tests.benchmarks.remote import bench_remote
 from tests.benchmarks.segments import make_mixed_store, make_store
-from tests.benchmarks.settings import bench_settings
-from tests.benchmarks.sink import bench_sink
-from tests.benchmarks.spark import bench_spark
+from tests.benchmarks.spark import bench_settings, bench_spark
 from tests.benchmarks.starting import bench_starting
 from tests.benchmarks.stream import bench_stream
-from tests.benchmarks.vs_rocketmq import bench_append
 
 if TYPE_CHECKING:
     from collections.abc import Callable

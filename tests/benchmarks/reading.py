@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from store_core import DefaultMessageStore, MessageStoreConfig
+from tests.benchmarks.measure import verdict
 from tests.interop.judge import Judge
 from tests.interop.ours import ScriptedClock
 from tests.interop.rocketmq import Answer, RocketMq
@@ -110,10 +111,9 @@ def _theirs(path: Path, asked: dict[str, list[Answer]], runs: int) -> dict[str, 
 def _report(name: str, ours: list[float], theirs: list[float] | None) -> list[dict[str, object]]:
     target = _TARGETS[name]
     least = min(ours)
-    verdict = "reached" if least <= target else "MISSED"
     beside = "" if theirs is None else f"   RocketMQ {min(theirs):7.1f} (median {statistics.median(theirs):7.1f})"
     median = statistics.median(ours)
-    print(f"  {name:<24} {least:7.1f} (median {median:7.1f}){beside}   {verdict} (<= {target:.0f})", flush=True)
+    print(f"  {name:<24} {least:7.1f} (median {median:7.1f}){beside}   {verdict(least, most=target)}", flush=True)
     row = {"name": name, "least": least, "median": median, "unit": "us", "most": target, "load": os.getloadavg()[0]}
     beside_it = {"name": f"{name}, RocketMQ", "unit": "us"}
     return [row] if theirs is None else [beside_it | {"least": min(theirs), "median": statistics.median(theirs)}, row]

@@ -24,9 +24,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import pyarrow.fs as pa_fs
 
-from store_core import read_messages
-from tests.benchmarks.measure import measure, report, seconds_of
-from tests.benchmarks.remote_memory import bench_remote_memory
+from tests.benchmarks.measure import compare, drained, seconds_of
+from tests.benchmarks.memory import bench_remote_memory
 from tests.benchmarks.segments import make_log, make_store
 
 if TYPE_CHECKING:
@@ -101,15 +100,11 @@ def _rows(settings: dict[str, str], store: Path, runs: int, server: int) -> list
         for name in names:
             download(name)
 
-    def scan(columns: list[str] | None) -> None:
-        for _ in read_messages(_URL, columns=columns, storage=settings):
-            pass
-
     work = {
         f"download, {_REQUESTS} requests at a time": download_all,
-        "remote scan, topic and queue_offset": lambda: scan(_NARROW),
-        "remote scan, all default columns": lambda: scan(None),
-        "local scan, all default columns": lambda: _local(store),
+        "remote scan, topic and queue_offset": drained(_URL, columns=_NARROW, storage=settings),
+        "remote scan, all default columns": drained(_URL, storage=settings),
+        "local scan, all default columns": drained(store),
     }
     clocks = {
         "elapsed": time.perf_counter,
@@ -119,16 +114,9 @@ def _rows(settings: dict[str, str], store: Path, runs: int, server: int) -> list
     rows = []
     for group, clock in clocks.items():
         print(f"  -- {group}", flush=True)
-        timings = measure(work, runs, clock)
-        base = next(iter(timings.values()))
-        targets = {name: _TARGET if "remote" in name and group == "elapsed" else None for name in timings}
-        rows += [{**report(timing, base, targets[name]), "group": group} for name, timing in timings.items()]
+        targets = {name: _TARGET for name in work if "remote" in name and group == "elapsed"}
+        rows += [row | {"group": group} for row in compare(work, runs, targets, clock)]
     return rows
-
-
-def _local(store: Path) -> None:
-    for _ in read_messages(store):
-        pass
 
 
 def _settings(endpoint: str, user: str = "bench", secret: str = "bench") -> dict[str, str]:  # noqa: S107 -- no secret

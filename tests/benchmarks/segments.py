@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import zlib
 from typing import TYPE_CHECKING, Final
@@ -101,6 +102,19 @@ def make_log(folder: Path, size: int, segment_size: int, body_size: int, *, has_
             os.truncate(path, segment_size)  # what is not written is a hole, as in a broker's file
         partial.rename(store)
     return _cached(store)
+
+
+def make_indexed(folder: Path, size: int, body_size: int, *, has_rare: bool = False) -> Path:
+    """Write a log as `make_log`, in segments of 1 GiB, and let this project make its queues and index."""
+    from store_core import RebuildOptions, rebuild_consume_queue  # noqa: PLC0415 -- most logs are without
+
+    store = make_log(folder, size, _GIBIBYTE, body_size, has_rare=has_rare)
+    if not (store / "index").exists():
+        rebuild_consume_queue(store, RebuildOptions(with_index=True))
+        for name in ("consumequeue", "index"):
+            (store / "rebuilt" / name).rename(store / name)
+        shutil.rmtree(store / "rebuilt")
+    return store
 
 
 def make_sparse_log(folder: Path, segments: int, last_bytes: int, body_size: int) -> Path:

@@ -1,25 +1,39 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Compares Spark reading a commit log with Spark reading the same rows from uncompressed Parquet."""
+"""Compares Spark reading a commit log with Spark reading the same rows from uncompressed Parquet.
+
+Also its own settings of the JVM with those of ``spark-conf/fast-reads.conf``: a JVM keeps the settings that it started
+with, so that each session has a process of its own; they take turns.
+
+Usage: python -m tests.benchmarks.spark STORE FOLDER [CONF]: prints the processor time of one process's reads as JSON
+"""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
+import subprocess
 import sys
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import DataFrame, SparkSession
 
 from store_core.format.columns import DEFAULT_COLUMNS
-from tests.benchmarks.measure import family_seconds, measure, report
-from tests.benchmarks.ready_batches import register_ready_batches
+from tests.benchmarks.measure import Timing, compare, family_seconds, measure, report
+from tests.benchmarks.sources import register_ready_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
 
+CONF: Final = Path(__file__).resolve().parents[2] / "spark-conf"
+_FAST: Final = CONF / "fast-reads.conf"
+_READS_OF_A_PROCESS: Final = 8
+"""The first ones compile the query's code."""
+
+_NAMES: Final = ("floor, all columns", "commitlog, all columns, no CRC")
 _ALL_TARGET: Final = 1.3
 _SINGLE: Final = "property.KEYS,property.UNIQ_KEY,property.TAGS"
 """All properties of the benchmark's messages."""
@@ -119,8 +133,7 @@ def _beside_floor(
 
 def _report(functions: Mapping[str, Callable[[], object]], runs: int, target: float) -> list[dict[str, object]]:
     """Compare all with the first; the target is for the second. Wall-clock time, because Spark is many processes."""
-    base, ours, *others = measure(functions, runs, time.perf_counter).values()
-    return [report(base, base), report(ours, base, target), *(report(other, base) for other in others)]
+    return compare(functions, runs, {[*functions][1]: target}, time.perf_counter)
 
 
 def _drain_of(spark: SparkSession, options: Mapping[str, str]) -> Callable[[], None]:
@@ -134,3 +147,46 @@ def _count(rows: DataFrame) -> None:
 def drain(rows: DataFrame) -> None:
     """Read all rows, and write them nowhere."""
     rows.write.format("noop").mode("overwrite").save()
+
+
+def bench_settings(store: Path, folder: Path, runs: int) -> list[dict[str, object]]:
+    """Time full reads into a ``noop`` sink in so many sessions of each kind; processor time of all their processes."""
+    seconds: dict[str, list[float]] = {}
+    for _ in range(runs):
+        for conf in (None, _FAST):
+            for name, least in _in_another_process(store, folder, conf).items():
+                seconds.setdefault(name if conf is None else f"{name}, {conf.name}", []).append(least)
+    timings = [Timing(name, tuple(each)) for name, each in seconds.items()]
+    return [report(timing, timings[0]) for timing in timings]
+
+
+def _in_another_process(store: Path, folder: Path, conf: Path | None) -> dict[str, float]:
+    words = [str(each) for each in (store, folder, conf) if each is not None]
+    call = [sys.executable, "-m", "tests.benchmarks.spark", *words]
+    done = subprocess.run(call, check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)  # noqa: S603 -- ours
+    found: dict[str, float] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def settings_of(conf: Path) -> dict[str, str]:
+    """Return the settings in a file of properties."""
+    lines = (line.split(maxsplit=1) for line in conf.read_text().splitlines() if line and not line.startswith("#"))
+    return {name: value.strip() for name, value in lines}
+
+
+def _read_beside_floor(store: Path, folder: Path, settings: Mapping[str, str]) -> None:
+    spark = bench_session(settings=settings)
+    options = {"path": str(store), "verifyCrc": "false", "minPartitions": "2"}
+    register_ready_batches(spark, "ready_all", options, folder / "ready")
+    read = spark.read.format
+    sources = (read("ready_all"), read("commitlog").options(**options))
+    found = {}
+    for name, source in zip(_NAMES, sources, strict=True):
+        reads = {name: lambda source=source: drain(source.load())}
+        found[name] = measure(reads, _READS_OF_A_PROCESS, family_seconds)[name].least
+    print(json.dumps(found))
+    spark.stop()
+
+
+if __name__ == "__main__":
+    _read_beside_floor(Path(sys.argv[1]), Path(sys.argv[2]), settings_of(Path(sys.argv[3])) if sys.argv[3:] else {})

@@ -12,7 +12,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.benchmarks.measure import measure, report
+from tests.benchmarks.measure import measure, report_limit
 from tests.benchmarks.segments import make_sparse_log, make_store
 
 if TYPE_CHECKING:
@@ -44,17 +44,9 @@ def bench_starting(folder: Path, runs: int) -> list[dict[str, Any]]:
     }
     print("==> new processes, user and system time", flush=True)
     timings = measure({name: _process(code) for name, code in codes.items()}, runs, _ended_seconds)
-    rows = [report(timing, timing) for timing in timings.values()]
-    planning = _difference(
-        "planning 64 GiB alone, warm", timings["plan it twice"].least - timings["plan a log of 64 GiB"].least
-    )
-    return [{key: row[key] for key in ("name", "least", "median", "load")} for row in rows] + [
-        planning | {"most": _MOST}
-    ]
-
-
-def _difference(name: str, seconds: float) -> dict[str, Any]:
-    return {"name": name, "least": seconds, "median": None}
+    planning = timings["plan it twice"].least - timings["plan a log of 64 GiB"].least
+    alone = {"name": "planning 64 GiB alone, warm", "least": planning, "median": None, "most": _MOST}
+    return [*map(report_limit, timings.values()), alone]
 
 
 def _process(code: str) -> Callable[[], object]:

@@ -9,22 +9,17 @@ from __future__ import annotations
 
 import shutil
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
-
-from pyspark_commitlog.stream import ReadMaxRows, SupportsTriggerAvailableNow
-from tests.benchmarks.measure import measure, report
+from tests.benchmarks.measure import compare
 from tests.benchmarks.segments import make_log
+from tests.benchmarks.sources import source_without_rows
 from tests.benchmarks.spark import bench_session, drain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    import pyarrow as pa
     from pyspark.sql import SparkSession
-    from pyspark.sql.types import StructType
 
 
 _GIBIBYTE: Final = 1 << 30
@@ -51,7 +46,7 @@ def bench_stream(folder: Path, runs: int) -> list[dict[str, object]]:
     store = str(make_log(folder, _LOG_BYTES, _GIBIBYTE, _BODY))
     spark = bench_session()
     try:
-        spark.dataSource.register(_source_without_rows())
+        spark.dataSource.register(source_without_rows(_PARTITIONS))
         return _bench(spark, store, folder / "stream-checkpoint", runs)
     finally:
         spark.stop()
@@ -79,11 +74,8 @@ def _bench(spark: SparkSession, store: str, checkpoint: Path, runs: int) -> list
             "norows", {"batches": str(_BATCHES)}
         ),
     }
-    base, *timed = measure(functions, runs, time.perf_counter).values()
-    return [
-        report(base, base),
-        *(report(each, base, _TARGET if each.name.startswith("stream") else None) for each in timed),
-    ]
+    targets = {name: _TARGET for name in functions if name.startswith("stream")}
+    return compare(functions, runs, targets, time.perf_counter)
 
 
 def _stream(spark: SparkSession, name: str, options: dict[str, str], checkpoint: Path) -> None:
@@ -91,53 +83,3 @@ def _stream(spark: SparkSession, name: str, options: dict[str, str], checkpoint:
     shutil.rmtree(checkpoint, ignore_errors=True)
     stream = spark.readStream.format(name).options(**options).load().writeStream.format("noop")
     stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
-
-
-def _source_without_rows() -> type[DataSource]:
-    """Return a source whose offsets are numbers of batches.
-
-    Its classes are made in functions, so that they are pickled as they are: Spark's Python processes can't import this
-    module.
-    """
-    reader = _reader_without_rows()
-
-    class Source(DataSource):
-        @classmethod
-        def name(cls) -> str:
-            return "norows"
-
-        def schema(self) -> str:
-            return "number INT"
-
-        def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: ARG002, N802 -- Spark's name
-            return reader(int(self.options["batches"]))
-
-    return Source
-
-
-def _reader_without_rows() -> Callable[[int], DataSourceStreamReader]:
-    partitions = _PARTITIONS
-
-    class Reader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-        def __init__(self, batches: int) -> None:
-            self.batches = batches
-
-        def initialOffset(self) -> dict[str, Any]:  # noqa: N802 -- Spark's name
-            return {"batch": 0}
-
-        def getDefaultReadLimit(self) -> ReadMaxRows:  # noqa: N802 -- Spark's name
-            return ReadMaxRows(1)
-
-        def latestOffset(self, start: dict[str, Any], limit: object) -> dict[str, Any]:  # noqa: ARG002, N802 -- Spark's
-            return {"batch": min(start["batch"] + 1, self.batches)}
-
-        def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 -- Spark's name
-            pass
-
-        def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:  # noqa: ARG002
-            return [InputPartition(number) for number in range(partitions)]
-
-        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
-            return iter(())
-
-    return Reader

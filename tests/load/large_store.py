@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store of many segments and many queues, and what it costs to open it.
-
-Run as ``python -m tests.load.large_store SEGMENTS QUEUES FOLDER``: it makes the store by puts, and opens, plans and
-reads it in a process of its own.
-"""
+"""PLACEHOLDER."""
 
 from __future__ import annotations
 
@@ -13,11 +9,10 @@ import sys
 import time
 from pathlib import Path
 from typing import Any, Final
-
 import pyarrow as pa
-
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
-from tests.load.usage import Usage
+from typing import Final, NamedTuple
+import numpy as np
 
 _ROOT: Final = Path(__file__).parents[2]
 _SEGMENT: Final = 4096
@@ -77,3 +72,32 @@ if __name__ == "__main__":
         sys.stdout.write(json.dumps(open_large(Path(folder, "store"))) + "\n")
     else:
         sys.stdout.write(json.dumps(_measure(Path(sys.argv[1]))) + "\n")
+
+
+_PROCESS: Final = Path("/proc/self")
+_KIBIBYTE: Final = 1024
+
+
+class Usage(NamedTuple):
+    """What this process holds.
+
+    * `memory`: Anonymous resident bytes: without the pages of mapped files.
+    """
+
+    memory: int
+    handles: int
+    mappings: int
+
+    @classmethod
+    def now(cls) -> Usage:
+        """Look."""
+        lines = (_PROCESS / "status").read_text().splitlines()
+        memory = next(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) * _KIBIBYTE
+        return cls(memory, len(list((_PROCESS / "fd").iterdir())), (_PROCESS / "maps").read_text().count("\n"))
+
+
+def growth(samples: list[Usage]) -> Usage:
+    """Return by how much each grew over the second half of the samples, by the straight line that fits best."""
+    half = np.array(samples[len(samples) // 2 :], np.float64)
+    at = np.arange(len(half))
+    return Usage(*(int(np.polyfit(at, column, 1)[0] * (len(half) - 1)) for column in half.T))
