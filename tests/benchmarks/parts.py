@@ -26,9 +26,8 @@ from tests.benchmarks.reading import bench_reading
 from tests.benchmarks.rebuild import bench_rebuild, bench_recovery
 from tests.benchmarks.remote import bench_remote
 from tests.benchmarks.segments import make_mixed_store, make_store
-from tests.benchmarks.spark import bench_settings, bench_spark
+from tests.benchmarks.spark import bench_settings, bench_spark, bench_stream
 from tests.benchmarks.starting import bench_starting
-from tests.benchmarks.stream import bench_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable

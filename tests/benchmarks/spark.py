@@ -2,7 +2,10 @@
 """Compares Spark reading a commit log with Spark reading the same rows from uncompressed Parquet.
 
 Also its own settings of the JVM with those of ``spark-conf/fast-reads.conf``: a JVM keeps the settings that it started
-with, so that each session has a process of its own; they take turns.
+with, so that each session has a process of its own; they take turns. And a stream of what is available, in one batch
+and in fifty, with a batch that reads the same store. That store has 4.3 million messages in 1.5 GiB, so that a batch of
+fifty has 87,000; what Spark itself needs for as many batches is measured beside: a source in Python with the same
+partitions, but without rows, and without planning.
 
 Usage: python -m tests.benchmarks.spark STORE FOLDER [CONF]: prints the processor time of one process's reads as JSON
 """
@@ -22,7 +25,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 from store_core.format.columns import DEFAULT_COLUMNS
 from tests.benchmarks.measure import Timing, compare, family_seconds, measure, report
-from tests.benchmarks.sources import register_ready_batches
+from tests.benchmarks.segments import make_log
+from tests.benchmarks.sources import register_ready_batches, source_without_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -186,6 +190,69 @@ def _read_beside_floor(store: Path, folder: Path, settings: Mapping[str, str]) -
         found[name] = measure(reads, _READS_OF_A_PROCESS, family_seconds)[name].least
     print(json.dumps(found))
     spark.stop()
+
+
+_GIBIBYTE: Final = 1 << 30
+_LOG_BYTES: Final = 3 * _GIBIBYTE // 2
+_BODY: Final = 200
+_LONGEST: Final = 1024
+"""No record is longer: a batch ends up to one record before its limit."""
+
+_TARGET: Final = 1 / 0.7
+"""Of the batch's time: the stream is to reach 0.7 of its rate."""
+
+_BATCHES: Final = 50
+_PARTITIONS: Final = 2
+_OPTIONS: Final = {"minPartitions": str(_PARTITIONS)}
+_CHECKPOINT_FILES: Final = "spark.sql.streaming.checkpointFileManagerClass"
+_BY_FILE_SYSTEM: Final = "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+"""By Spark's default, each file of a checkpoint in a local directory starts two processes, which set its mode."""
+
+_LIMITED: Final = _OPTIONS | {"maxBytesPerTrigger": str(-(-_LOG_BYTES // _BATCHES) + _LONGEST)}
+
+
+def bench_stream(folder: Path, runs: int) -> list[dict[str, object]]:
+    """Time full reads of all default columns into a ``noop`` sink, with two task slots and checksums."""
+    store = str(make_log(folder, _LOG_BYTES, _GIBIBYTE, _BODY))
+    spark = bench_session()
+    try:
+        spark.dataSource.register(source_without_rows(_PARTITIONS))
+        return _streams(spark, store, folder / "stream-checkpoint", runs)
+    finally:
+        spark.stop()
+
+
+def _streams(spark: SparkSession, store: str, checkpoint: Path, runs: int) -> list[dict[str, object]]:
+    def stream(name: str, options: dict[str, str]) -> None:
+        _stream(spark, name, options | {"path": store}, checkpoint)
+
+    def stream_by_file_system(name: str, options: dict[str, str]) -> None:
+        spark.conf.set(_CHECKPOINT_FILES, _BY_FILE_SYSTEM)
+        try:
+            stream(name, options)
+        finally:
+            spark.conf.unset(_CHECKPOINT_FILES)
+
+    functions = {
+        "batch, all columns, noop": lambda: drain(spark.read.format("commitlog").options(**_OPTIONS).load(store)),
+        "stream, one batch": lambda: stream("commitlog", _OPTIONS),
+        f"stream, {_BATCHES} batches": lambda: stream("commitlog", _LIMITED),
+        f"stream, {_BATCHES} batches, checkpoint by FileSystem": lambda: stream_by_file_system("commitlog", _LIMITED),
+        "Spark alone, one batch without rows": lambda: stream("norows", {"batches": "1"}),
+        f"Spark alone, {_BATCHES} batches without rows": lambda: stream("norows", {"batches": str(_BATCHES)}),
+        f"Spark alone, {_BATCHES} batches, checkpoint by FileSystem": lambda: stream_by_file_system(
+            "norows", {"batches": str(_BATCHES)}
+        ),
+    }
+    targets = {name: _TARGET for name in functions if name.startswith("stream")}
+    return compare(functions, runs, targets, time.perf_counter)
+
+
+def _stream(spark: SparkSession, name: str, options: dict[str, str], checkpoint: Path) -> None:
+    """Read what is available with a new checkpoint."""
+    shutil.rmtree(checkpoint, ignore_errors=True)
+    stream = spark.readStream.format(name).options(**options).load().writeStream.format("noop")
+    stream.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start().awaitTermination()
 
 
 if __name__ == "__main__":
