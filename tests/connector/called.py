@@ -3,24 +3,25 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-from store_core.command.program import program
+import json
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
+
+from store_core.command.program import program
 from store_core.store.rebuild.job import rebuild_by
+from tests.builders import LogBuilder, Record
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from collections.abc import Sequence
+    import random
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
-    from store_core.store.parts import GroupedJob
-    from store_core.store.parts import Job
+
+    from store_core.store.parts import GroupedJob, Job
     from store_core.store.rebuild.plan import RebuildRules
     from store_core.store.rebuild.queue_compare import LogBounds
     from store_core.store.rebuild.report import RebuildReport
-    import random
 
 
 def commitlog(*words: str) -> int:
@@ -40,6 +41,15 @@ def rebuild_consume_queue(arguments: Sequence[str]) -> int:
     return commitlog("rebuild", "queues", *arguments)
 
 
+def rebuilt_queues(store: Path, *options: str) -> dict[str, Any]:
+    """Rebuild, and return the report, which has the exit code."""
+    report = store.parent / "report.json"
+    code = rebuild_consume_queue([str(store), "--json", str(report), *options])
+    found: dict[str, Any] = json.loads(report.read_text())
+    assert code == found["exit_code"]
+    return found
+
+
 def rebuild_index(arguments: Sequence[str]) -> int:
     return commitlog("rebuild", "index", *arguments)
 
@@ -55,13 +65,7 @@ Result = TypeVar("Result")
 class LocalRunner:
     """Runs parts in this process, one by one: in random order, and each group `attempts` times.
 
-    Attributes
-    ----------
-    random : random.Random, optional
-    attempts : int
-    is_one_machine : bool
-        Whether runs are passed in files.
-    slots : int
+    * `is_one_machine`: Whether runs are passed in files.
     """
 
     random: random.Random | None = None
@@ -99,6 +103,16 @@ class LocalRunner:
 
 def rebuild_here(store: Path, target: Path, rules: RebuildRules, compared: LogBounds | None = None) -> RebuildReport:
     return rebuild_by(LocalRunner(), store, target, rules, compared=compared)
+
+
+def log_of(records: int, segment_size: int = 4096, queues: int = 3, start_offset: int = 0) -> LogBuilder:
+    """Build a log whose queues have no gap."""
+    log = LogBuilder(segment_size=segment_size, start_offset=start_offset)
+    for number in range(records):
+        properties = {"UNIQ_KEY": f"u{number}", "KEYS": f"k{number % 7} all", "TAGS": "AB"[number % 2]}
+        body, topic = b"body %d " % number * (number % 5), f"topic{number % queues}"
+        log.append(Record(body, topic=topic, queue_offset=number // queues, properties=properties))
+    return log
 
 
 def differing(report: RebuildReport) -> dict[tuple[str, int], dict[str, int]]:

@@ -69,12 +69,14 @@ def environment() -> dict[str, str]:
     return os.environ | {"PYTHONPATH": path, "PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": conf}
 
 
-def submit(job: str, folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a job of `JOBS` in `folder` on a cluster until it ends; its exit code and output are in the result."""
-    command: list[str | Path] = [SPARK_BIN / "spark-submit", "--master", CLUSTER]
-    for setting in SETTINGS.items():
-        command += ["--conf", "=".join(setting)]
-    command += [JOBS / job, *arguments]
-    return subprocess.run(  # noqa: S603 -- Spark's own launcher, and our own job
-        command, env=environment(), cwd=folder, capture_output=True, text=True, timeout=SECONDS, check=False
+def run_program(folder: Path, *command: str | Path, seconds: int | None = SECONDS) -> subprocess.CompletedProcess[str]:
+    """Run a program in `folder` until it ends; its exit code and output are in the result."""
+    return subprocess.run(  # noqa: S603 -- our own programs, and Spark's launcher
+        command, env=environment(), cwd=folder, capture_output=True, text=True, timeout=seconds, check=False
     )
+
+
+def submit(job: str, folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    """Run a job of `JOBS` on a cluster until it ends."""
+    settings = [word for setting in SETTINGS.items() for word in ("--conf", "=".join(setting))]
+    return run_program(folder, SPARK_BIN / "spark-submit", "--master", CLUSTER, *settings, JOBS / job, *arguments)

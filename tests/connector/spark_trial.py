@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A program that works on a cluster whose workers are separate processes.
+"""A program that does in a Spark of its own what tests look at: on a cluster whose workers are processes, or by URL.
 
-Usage: cluster_trial.py read MASTER URL PYTHON [SETTING=VALUE ...]
-       cluster_trial.py rebuild MASTER STORE TARGET SCRATCH [kill] [fail] [speculate]
+Usage: spark_trial.py read MASTER URL PYTHON [SETTING=VALUE ...]
+       spark_trial.py rebuild MASTER STORE TARGET SCRATCH [kill] [fail] [speculate]
+       spark_trial.py log URL SETTINGS DIRECTORY
 
-The first form reads a store, and checks it; the second one rebuilds, while tasks and executors fail.
+The first form reads a store, and checks it; the second one rebuilds, while tasks and executors fail; the third one
+does what can be done by URL, and what fails, and logs all of it.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import sys
@@ -16,7 +19,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import SparkSession
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog.answers import check
 from pyspark_commitlog.engine import SparkEngine
@@ -123,5 +127,40 @@ def rebuild(master: str, store: str, target: str, scratch: str, *accidents: str)
     spark.stop()
 
 
+# ---- logging
+
+
+def log(url: str, settings: str, scratch: str) -> None:
+    """Do everything with an event log, and with a log of all levels from INFO on."""
+    directory = Path(scratch)
+    named = {f"storage.{name}": value for name, value in json.loads(settings).items()}
+
+    def frame(place: str, **options: str) -> DataFrame:
+        return spark.read.format("commitlog").options(**named, **options).load(place)
+
+    (directory / "events").mkdir()
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.compress", "false")
+    builder = builder.config("spark.eventLog.dir", f"file://{directory}/events")
+    spark = builder.config("spark.local.dir", str(directory / "local")).getOrCreate()
+    spark.sparkContext.setLogLevel("INFO")
+    messages = frame(url)
+    messages.explain(extended=True)
+    messages.createOrReplaceTempView("messages")
+    spark.sql("EXPLAIN EXTENDED SELECT * FROM messages").show(truncate=False)
+    messages.repartition(3).cache().count()
+    frame(url, view="topics").show()
+    rows = spark.readStream.format("commitlog").options(**named, columns="physical_offset").load(url)
+    writer = rows.writeStream.format("parquet").option("checkpointLocation", str(directory / "checkpoint"))
+    writer.trigger(availableNow=True).start(str(directory / "rows")).awaitTermination()
+    for place, options in ((f"{url}-gone", {}), (url, {"storage.secret_kye": "x"}), (url, {"mode": "x"})):
+        try:
+            frame(place, **options).count()
+        except PySparkException as error:
+            sys.stdout.write(f"failed: {error}\n")
+    sys.stdout.write(f"rows {messages.count()}\n")
+    spark.stop()
+
+
 if __name__ == "__main__":
-    (read if sys.argv[1] == "read" else rebuild)(*sys.argv[2:])
+    {"read": read, "rebuild": rebuild, "log": log}[sys.argv[1]](*sys.argv[2:])  # type: ignore[operator]  # of any

@@ -60,6 +60,12 @@ class Reader:
         return [row.physical_offset for row in rows]
 
 
+def plan(frame: DataFrame) -> DataFrame:
+    """Let Spark plan a query now, as in the first step of its first action."""
+    frame._jdf.queryExecution().toRdd().getNumPartitions()
+    return frame
+
+
 def mixed_log() -> LogBuilder:
     """Build three segments with two topics, three queues, tags, keys, IPv6 hosts, and bodies that look like records."""
     log = LogBuilder(segment_size=4096)

@@ -169,6 +169,9 @@ def test_a_table_is_named_where_the_format_needs_it(spark: SparkSession, store: 
     assert 2 == main(["export", str(store.root), "--into", str(tmp_path), "--format", "iceberg"])
 
 
+# ---- every answer
+
+
 _ROOT: Final = Path(__file__).parents[2]
 _PAGES: Final = {
     "bill": "guides/disk-and-producers",
@@ -224,6 +227,9 @@ def test_an_answer_has_a_page_with_its_command_and_where_its_function_is(answer:
 
 
 @pytest.mark.spark
+# ---- the engine
+
+
 def test_parts_and_groups_are_merged_in_their_order(spark: SparkSession) -> None:
     @dataclass(frozen=True)
     class Squares:  # here, because Spark's workers can't import this module
@@ -304,6 +310,9 @@ def test_spark_salvages_a_log_as_this_process_does(spark: SparkSession, tmp_path
     assert 57 == here.found.records
     assert here.to_json() == there.to_json()
     assert [*made.values()] == [*every_file(tmp_path / "new").values()]
+
+
+# ---- replays
 
 
 @pytest.mark.spark

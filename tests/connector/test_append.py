@@ -310,6 +310,9 @@ def test_a_store_of_another_kind_is_refused_and_stays_as_it_is(job: Job) -> None
     assert before == every_file(job.store)
 
 
+# ---- without Spark, and with it
+
+
 OPTIONS = [f"--write-option={name}={value}" for name, value in {**SMALL, "mappedFileSizeCommitLog": "1m"}.items()]
 COLUMNS = ("topic", "queue_id", "queue_offset", "body", "flag", "sys_flag", "born_host", "store_host", "properties")
 TIMES = ("born_timestamp", "store_timestamp")

@@ -20,9 +20,9 @@ import pyarrow as pa
 import pytest
 
 from store_core import read_messages
-from tests.connector.cluster_trial import RULES
-from tests.connector.processes import CLUSTER, JOBS, ROOT, SECONDS, SPARK_BIN, environment, submit
-from tests.connector.rebuilding import rebuild_here
+from tests.connector.called import rebuild_here
+from tests.connector.processes import CLUSTER, JOBS, ROOT, SPARK_BIN, environment, run_program, submit
+from tests.connector.spark_trial import RULES
 from tests.connector.stores import SMALL, append_rows
 from tests.object_store import ObjectStore
 from tests.store_core.rebuilt import index_files, queue_files
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-PROGRAM = Path(__file__).with_name("cluster_trial.py")
+PROGRAM = Path(__file__).with_name("spark_trial.py")
 _DEPLOY = "org.apache.spark.deploy"
 _HIDING = """import sys
 sys.path[:] = [path for path in sys.path if not path.startswith({root!r}) or "site-packages" in path]
@@ -98,15 +98,7 @@ def cluster(scratch: Path, hidden: Path | None = None) -> Iterator[str]:
 
 def tried(kind: str, master: str, folder: Path, *words: str | Path) -> str:
     """Run the program on a cluster, and return what it says."""
-    done = subprocess.run(  # noqa: S603 -- our own program
-        [sys.executable, PROGRAM, kind, master, *words],
-        env=environment(),
-        cwd=folder,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    done = run_program(folder, sys.executable, PROGRAM, kind, master, *words)
     assert 0 == done.returncode, done.stderr[-4000:]
     return done.stdout
 
@@ -171,6 +163,9 @@ def test_workers_without_the_package_say_so_in_one_line(golden: Golden, tmp_path
     assert re.search(r"(?s)error .*No module named '(pyspark_commitlog|store_core)", told)
 
 
+# ---- processes that die
+
+
 @pytest.mark.golden
 @pytest.mark.slow
 def test_the_result_is_the_same_when_an_executor_dies_and_a_task_fails_after_writing(
@@ -187,6 +182,9 @@ def test_the_result_is_the_same_when_an_executor_dies_and_a_task_fails_after_wri
     assert queue_files(tmp_path / "expected") == queue_files(tmp_path / "target")
     assert index_files(tmp_path / "expected") == index_files(tmp_path / "target")
     assert {"consumequeue", "index"} == {path.name for path in (tmp_path / "target").iterdir()}
+
+
+# ---- scripts
 
 
 NUMBERS = range(300)

@@ -241,6 +241,9 @@ def test_no_java_is_asked_for_where_spark_has_one_of_its_own(
 _SAYS = "import sys; sys.stderr.write('WARNING: Using incubator modules: jdk.incubator.vector\\ntold\\nnews\\n')"
 
 
+# ---- a quiet start
+
+
 def test_lines_that_are_no_news_are_dropped_and_all_others_passed_on(capfd: pytest.CaptureFixture[str]) -> None:
     with quiet_start(("told",)):
         subprocess.run([sys.executable, "-c", _SAYS], check=True)  # noqa: S603 -- this Python
@@ -310,6 +313,9 @@ def _join_copies() -> None:
     for thread in threading.enumerate():
         if thread.name == "java-stderr":
             thread.join(10)
+
+
+# ---- paths
 
 
 @pytest.fixture

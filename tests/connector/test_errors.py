@@ -11,12 +11,13 @@ import pytest
 from pyspark.errors import PySparkException
 
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
+from tests.connector.stores import plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
     from tests.connector.stores import Reader, WrittenStore
 
@@ -39,15 +40,6 @@ def first_lines(action: Callable[[], object]) -> str:
     with pytest.raises(PySparkException) as caught:
         action()
     return "\n".join(str(caught.value).splitlines()[:FIRST_LINES])
-
-
-def plan(frame: DataFrame) -> None:
-    """Let Spark plan a query now, as in the first step of its first action."""
-    frame._jdf.queryExecution().toRdd().getNumPartitions()
-
-
-def write(root: Path, log: LogBuilder) -> Path:
-    return log.write(root / "store")
 
 
 @pytest.mark.parametrize(
@@ -80,35 +72,33 @@ def test_a_queue_file_is_not_an_empty_dataframe(read: Reader, tmp_path: Path) ->
     assert "it is a consume queue of topic 'orders', queue 0" in text
 
 
-def test_damage_names_file_offset_expected_found_and_the_option_that_goes_on(read: Reader, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("at", "says"),
+    [
+        (MAGIC_AT, ("bad magic code at offset {at} of {file}", "expected 0xdaa320a7 or 0xdaa320ab, found 0x00010203")),
+        (BODY_AT, ("bad body CRC at offset {at} of {file}", "expected body CRC {crc}, found")),
+    ],
+    ids=["magic code", "body"],
+)
+def test_damage_names_file_offset_expected_found_and_the_option_that_goes_on(
+    at: int, says: tuple[str, ...], read: Reader, tmp_path: Path
+) -> None:
     log = LogBuilder(4096)
-    log.append_all(b"one", b"two", b"three")
-    broken = log.records[1].physical_offset
-    log.patch(broken + MAGIC_AT, b"\0\1\2\3")
-    root = write(tmp_path, log)
+    log.append_all(b"one", b"three", b"five")
+    broken = log.records[1]
+    log.patch(broken.physical_offset + at, b"\0\1\2\3")
+    root = log.write(tmp_path / "store")
     text = first_lines(lambda: read(root).collect())
+    named = {"at": broken.physical_offset, "file": f"{root}/commitlog/{'0' * 20}", "crc": broken.stored_crc}
 
-    assert f"bad magic code at offset {broken} of {root}/commitlog/{'0' * 20}" in text
-    assert "expected 0xdaa320a7 or 0xdaa320ab, found 0x00010203" in text
-    assert "mode=DROPMALFORMED" in text
-
-
-def test_a_wrong_body_names_both_checksums_and_the_option_that_goes_on(read: Reader, tmp_path: Path) -> None:
-    log = LogBuilder(4096)
-    log.append_all(b"one", b"two", b"three")
-    log.flip(log.records[1].physical_offset + BODY_AT)
-    root = write(tmp_path, log)
-    text = first_lines(lambda: read(root).collect())
-
-    assert f"bad body CRC at offset {log.records[1].physical_offset} of" in text
-    assert f"expected body CRC {log.records[1].stored_crc}, found" in text
+    assert [] == [words for words in says if words.format(**named) not in text], text
     assert "mode=DROPMALFORMED" in text
 
 
 def test_a_missing_segment_names_the_option_that_goes_on(read: Reader, tmp_path: Path) -> None:
     log = LogBuilder(4096)
     log.fill(3)
-    root = write(tmp_path, log)
+    root = log.write(tmp_path / "store")
     (root / "commitlog" / f"{4096:020d}").unlink()
     text = first_lines(lambda: read(root).count())
 
@@ -119,7 +109,7 @@ def test_a_missing_segment_names_the_option_that_goes_on(read: Reader, tmp_path:
 def test_a_segment_that_vanishes_behind_the_plan_names_the_option_that_goes_on(read: Reader, tmp_path: Path) -> None:
     log = LogBuilder(4096)
     log.fill(3)
-    root = write(tmp_path, log)
+    root = log.write(tmp_path / "store")
     strict, lenient = read(root), read(root, failOnDataLoss="false")
     plan(strict)
     plan(lenient)

@@ -68,6 +68,9 @@ def test_views_of_timers_are_those_of_the_files(read: Reader, store: GoldenStore
         assert read_view(root, view).read_all().equals(read(root, view=view).toArrow())
 
 
+# ---- copies
+
+
 COPIED: Final = (
     *("topic", "queue_id", "body", "flag", "sys_flag", "born_timestamp", "born_host", "store_host", "store_timestamp"),
     *("reconsume_times", "prepared_transaction_offset", "properties_string"),

@@ -17,7 +17,7 @@ from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.report import RebuildReport, as_json, as_text
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
-from tests.connector.rebuilding import rebuild_here
+from tests.connector.called import rebuild_here
 from tests.golden_stores import golden_stores, read_conf
 from tests.store_core.fakes import FakeClock
 from tests.store_core.rebuilt import golden_rules

@@ -201,6 +201,9 @@ def test_a_scan_of_a_large_log_is_hinted_at_once_unless_an_option_narrows_it(
     assert [1, 0, 0] == [hints(columns="topic", timeZone="UTC"), hints(), hints(mode="PERMISSIVE")]
 
 
+# ---- schemas
+
+
 ALL = tuple(column.name for column in COLUMNS)
 NULLABLE = {column.name for column in COLUMNS if column.nullable}
 
@@ -331,6 +334,9 @@ def test_a_schema_that_agrees_with_option_columns_is_taken() -> None:
     named = ("body", "topic")
 
     assert named == ReadSchema.of(dataframe_schema(named, nullable=False), named=named, nullable=False).columns
+
+
+# ---- objects of workers
 
 
 @pytest.fixture

@@ -19,8 +19,8 @@ from store_core.store.rebuild import job, segment_part
 from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
-from tests.builders import BODY_LENGTH_AT, LogBuilder, Record
-from tests.connector.rebuilding import LocalRunner, differing, rebuild_here
+from tests.builders import BODY_LENGTH_AT, LogBuilder
+from tests.connector.called import LocalRunner, differing, log_of, rebuild_here
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
@@ -29,16 +29,6 @@ if TYPE_CHECKING:
 
 SIZES = QueueRules(consume_queue_file_size=200, max_hash_slot_num=10, max_index_num=25)
 RULES = RebuildRules(SIZES, has_index=True)
-
-
-def log_of(records: int, segment_size: int = 4096, queues: int = 3) -> LogBuilder:
-    """Build a log whose queues have no gap."""
-    log = LogBuilder(segment_size=segment_size)
-    for number in range(records):
-        properties = {"UNIQ_KEY": f"u{number}", "KEYS": f"k{number % 7} all", "TAGS": "AB"[number % 2]}
-        body, topic = b"body %d " % number * (number % 5), f"topic{number % queues}"
-        log.append(Record(body, topic=topic, queue_offset=number // queues, properties=properties))
-    return log
 
 
 def put(log: LogBuilder, *offsets: int, topic: str = "t", queue_id: int = 0) -> LogBuilder:
@@ -341,6 +331,9 @@ def test_queues_are_the_same_whether_they_are_written_at_once_or_piece_by_piece(
     assert at_once.queues == by_pieces.queues
     assert queue_files(tmp_path / "at once") == queue_files(tmp_path / "by pieces")
     assert len(at_once.queues) == 7
+
+
+# ---- golden stores
 
 
 WITH_A_TORN_UNIT = ("torn-header", "torn-zero")

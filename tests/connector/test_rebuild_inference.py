@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
@@ -16,8 +15,7 @@ from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.plan import RebuildRules
 from tests.builders import LogBuilder
-from tests.connector.called import rebuild_consume_queue
-from tests.connector.rebuilding import LocalRunner, rebuild_here
+from tests.connector.called import LocalRunner, rebuild_here, rebuilt_queues
 from tests.store_core.rebuilt import golden_rules, queue_files
 
 if TYPE_CHECKING:
@@ -36,15 +34,6 @@ def bare(store: UnpackedStore, directory: Path) -> Path:
     return Path(shutil.copytree(store.root, directory / "store", ignore=lost))
 
 
-def run(store: Path, *options: str) -> dict[str, Any]:
-    """Rebuild, and return the report."""
-    report = store.parent / "report.json"
-    code = rebuild_consume_queue([str(store), "--json", str(report), *options])
-    found: dict[str, Any] = json.loads(report.read_text())
-    assert code == found["exit_code"]
-    return found
-
-
 @pytest.mark.golden
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
@@ -54,7 +43,7 @@ def test_light_queues_are_rebuilt_because_records_name_them(
 ) -> None:
     store = golden(name)
     words = ("--consume-queue-file-size", "800", "--release", store.golden.release, "--replace", *engine)
-    report = run(bare(store, tmp_path), *words)
+    report = rebuilt_queues(bare(store, tmp_path), *words)
     kept = {name: data for name, data in queue_files(store.root).items() if "%LMQ%" in name}
 
     assert len(kept) > 0
@@ -66,7 +55,7 @@ def test_light_queues_are_rebuilt_because_records_name_them(
 @pytest.mark.golden
 def test_light_queues_can_be_left_out(golden: Golden, tmp_path: Path) -> None:
     store = golden("4.9.7/lmq")
-    report = run(bare(store, tmp_path), "--consume-queue-file-size", "800", "--release", "4.9", "--no-light")
+    report = rebuilt_queues(bare(store, tmp_path), "--consume-queue-file-size", "800", "--release", "4.9", "--no-light")
     expected = {name: data for name, data in queue_files(store.root).items() if "%LMQ%" not in name}
 
     assert expected == queue_files(tmp_path / "store" / "rebuilt")
@@ -78,11 +67,11 @@ def test_the_brokers_configuration_decides_unless_an_option_does(golden: Golden,
     store = golden("4.9.7/lmq")
     (tmp_path / "broker.conf").write_text("mappedFileSizeConsumeQueue=800\n")
     options = ("--release", "4.9", "--config", str(tmp_path / "broker.conf"))
-    left_out = run(bare(store, tmp_path), *options)["notes"]
+    left_out = rebuilt_queues(bare(store, tmp_path), *options)["notes"]
 
     assert any("light queues are left out, as --config says" in note for note in left_out)
     assert not any("%LMQ%" in name for name in queue_files(tmp_path / "store" / "rebuilt"))
-    run(tmp_path / "store", *options, "--light")
+    rebuilt_queues(tmp_path / "store", *options, "--light")
     assert queue_files(store.root) == queue_files(tmp_path / "store" / "rebuilt")
 
 
@@ -92,25 +81,27 @@ def test_a_verify_finds_light_queues_that_are_lost(golden: Golden, tmp_path: Pat
     for path in (store / "consumequeue").glob("%LMQ%*"):
         shutil.rmtree(path)
 
-    assert 1 == run(store, "--release", "4.9", "--verify")["exit_code"]
-    assert 0 == run(store, "--release", "4.9", "--verify", "--no-light")["exit_code"]
+    assert 1 == rebuilt_queues(store, "--release", "4.9", "--verify")["exit_code"]
+    assert 0 == rebuilt_queues(store, "--release", "4.9", "--verify", "--no-light")["exit_code"]
 
 
 @pytest.mark.golden
 def test_batch_topics_are_told_by_their_inner_batches(golden: Golden, tmp_path: Path) -> None:
     store = golden("5.3.3/bcq")
     (tmp_path / "broker.conf").write_text(BATCH_CONF)
-    report = run(bare(store, tmp_path), "--replace", "--config", str(tmp_path / "broker.conf"))
+    report = rebuilt_queues(bare(store, tmp_path), "--replace", "--config", str(tmp_path / "broker.conf"))
 
     assert queue_files(store.root) == queue_files(tmp_path / "store")
     assert ["bcq_topic"] == report["inferred_batch_topics"]
     assert any("bcq_topic is rebuilt as a batch topic" in note for note in report["notes"])
-    assert 0 == run(tmp_path / "store", "--verify", "--with-index")["exit_code"]
+    assert 0 == rebuilt_queues(tmp_path / "store", "--verify", "--with-index")["exit_code"]
 
 
 @pytest.mark.golden
 def test_batch_topics_are_not_inferred_if_that_is_not_wanted(golden: Golden, tmp_path: Path) -> None:
-    report = run(bare(golden("5.3.3/bcq"), tmp_path), "--no-batch-inference", "--consume-queue-file-size", "800")
+    report = rebuilt_queues(
+        bare(golden("5.3.3/bcq"), tmp_path), "--no-batch-inference", "--consume-queue-file-size", "800"
+    )
 
     assert [] == report["inferred_batch_topics"]
     assert any("bcq_topic is rebuilt without batch queues" in note for note in report["notes"])
@@ -120,14 +111,14 @@ def test_batch_topics_are_not_inferred_if_that_is_not_wanted(golden: Golden, tmp
 @pytest.mark.golden
 def test_what_nothing_tells_is_named_only_where_nothing_tells_it(golden: Golden, tmp_path: Path) -> None:
     store = bare(golden("5.3.3/tx"), tmp_path)
-    notes = " ".join(run(store)["notes"])
-    with_options = run(store, "--ext", "--consume-queue-file-size", "800")["notes"]
+    notes = " ".join(rebuilt_queues(store)["notes"])
+    with_options = rebuilt_queues(store, "--ext", "--consume-queue-file-size", "800")["notes"]
     shutil.copytree(golden("5.3.3/tx").root / "consumequeue", store / "consumequeue")
 
     assert "without an extension" in notes
     assert "size of queue files" in notes
     assert [] == with_options
-    assert [] == run(store)["notes"]
+    assert [] == rebuilt_queues(store)["notes"]
 
 
 def test_a_topic_whose_batch_comes_late_is_a_batch_topic_from_its_first_record(

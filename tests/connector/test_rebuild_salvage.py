@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import random
 import shutil
 from collections import Counter
@@ -27,8 +26,7 @@ from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
 from tests.budgets import budget
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
-from tests.connector.called import rebuild_consume_queue
-from tests.connector.rebuilding import LocalRunner, differing, rebuild_here
+from tests.connector.called import LocalRunner, differing, log_of, rebuild_here, rebuilt_queues
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
 if TYPE_CHECKING:
@@ -42,15 +40,6 @@ if TYPE_CHECKING:
 SIZES = QueueRules(consume_queue_file_size=200, max_hash_slot_num=10, max_index_num=25)
 RULES = RebuildRules(SIZES, has_index=True, is_salvaged=True)
 BAD_MAGIC = b"\xff\xff\xff\xff"
-
-
-def log_of(records: int, segment_size: int = 4096, queues: int = 3, start_offset: int = 0) -> LogBuilder:
-    log = LogBuilder(segment_size=segment_size, start_offset=start_offset)
-    for number in range(records):
-        properties = {"UNIQ_KEY": f"u{number}", "KEYS": f"k{number % 7}", "TAGS": "AB"[number % 2]}
-        body = b"body %d " % number * (number % 5)
-        log.append(body, topic=f"topic{number % queues}", queue_offset=number // queues, properties=properties)
-    return log
 
 
 def units_of(root: Path, topic: str, queue_id: int = 0) -> dict[int, tuple[int, int, int]]:
@@ -355,18 +344,13 @@ def damaged(golden: Golden, tmp_path: Path) -> Path:
     return store
 
 
-def run(store: Path, *options: str) -> tuple[int, dict[str, Any]]:
-    code = rebuild_consume_queue([str(store), "--json", str(store.parent / "report.json"), *options])
-    return code, json.loads((store.parent / "report.json").read_text())
-
-
 @pytest.mark.golden
 def test_accepted_damage_costs_one_record_and_is_listed(damaged: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    plain = run(damaged)[1]
+    plain = rebuilt_queues(damaged)
     words = capsys.readouterr().out
-    code, report = run(damaged, "--replace", "--accept-damage", "--with-index", "--discard-old")
+    report = rebuilt_queues(damaged, "--replace", "--accept-damage", "--with-index", "--discard-old")
 
-    assert 5 == code == report["exit_code"]
+    assert 5 == report["exit_code"]
     assert 461 == report["records"]
     assert 461 == plain["records"] + plain["left_out_records"]
     assert 1 == report["damaged_range_count"] == len(report["damaged_ranges"])
@@ -384,12 +368,12 @@ def test_accepted_damage_costs_one_record_and_is_listed(damaged: Path, capsys: p
 def test_since_an_offset_gives_what_the_whole_damaged_log_gives(after: bool, damaged: Path) -> None:
     options = ("--replace", "--accept-damage", "--with-index")
     ((begin, end),) = {
-        (lost["begin_offset"], lost["end_offset"]) for lost in run(damaged, *options)[1]["damaged_ranges"]
+        (lost["begin_offset"], lost["end_offset"]) for lost in rebuilt_queues(damaged, *options)["damaged_ranges"]
     }
     queues, index = queue_files(damaged), index_files(damaged)
-    code, _ = run(damaged, *options, "--since-offset", str(end if after else begin - 5000))
+    report = rebuilt_queues(damaged, *options, "--since-offset", str(end if after else begin - 5000))
 
-    assert 5 == code
+    assert 5 == report["exit_code"]
     assert queues == queue_files(damaged)
     assert index == index_files(damaged)
 

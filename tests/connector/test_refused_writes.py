@@ -99,6 +99,9 @@ def test_a_rebuild_names_a_file_in_the_place_of_a_directory(
     assert before == every_file(root)
 
 
+# ---- full disks
+
+
 SIZES = ["--consume-queue-file-size", "40000", "--hash-slot-num", "100", "--index-num", "4000"]
 JOBS: dict[str, Callable[[list[str]], int]] = {
     "append": append,

@@ -438,6 +438,9 @@ def test_an_owner_that_can_t_be_read_is_gone(text: str) -> None:
     assert not is_alive(CLOCK, text)
 
 
+# ---- columns
+
+
 TYPES: Final[dict[str, DataType]] = {
     "string": StringType(),
     "binary": BinaryType(),

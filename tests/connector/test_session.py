@@ -120,26 +120,22 @@ def started(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return kept
 
 
-def test_this_python_is_named_if_nothing_else_is(started: dict[str, Any]) -> None:
-    spark_session()
+@pytest.mark.parametrize(
+    ("named", "set_to", "taken"),
+    [
+        (None, None, sys.executable),
+        ("/opt/python", "/opt/other", "/opt/python"),
+        (None, "/opt/python", "/opt/python"),
+    ],
+)
+def test_the_python_of_a_session_is_the_one_that_somebody_named_or_this_one(
+    named: str | None, set_to: str | None, taken: str, started: dict[str, Any]
+) -> None:
+    os.environ |= {"PYSPARK_PYTHON": named} if named else {}
+    spark_session(config={"spark.pyspark.python": set_to} if set_to else None)
 
-    assert os.environ["PYSPARK_PYTHON"] == sys.executable
+    assert os.environ["PYSPARK_PYTHON"] == taken
     assert "master" not in started
-
-
-@pytest.mark.usefixtures("started")
-def test_a_python_that_somebody_named_stays() -> None:
-    os.environ["PYSPARK_PYTHON"] = "/opt/python"
-    spark_session(config={"spark.pyspark.python": "/opt/other"})
-
-    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
-
-
-@pytest.mark.usefixtures("started")
-def test_a_python_that_the_settings_name_is_taken() -> None:
-    spark_session(config={"spark.pyspark.python": "/opt/python"})
-
-    assert os.environ["PYSPARK_PYTHON"] == "/opt/python"
 
 
 def test_settings_that_somebody_chose_win(started: dict[str, Any], tmp_path: Path) -> None:

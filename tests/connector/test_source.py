@@ -17,7 +17,7 @@ from pyspark_commitlog import CommitLogDataSource
 from store_core.format.columns import COLUMNS
 from store_core.store.read.store_time import store_time
 from tests.builders import BODY_AT, LogBuilder, Record
-from tests.connector.stores import Reader, WrittenStore
+from tests.connector.stores import Reader, WrittenStore, plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -199,6 +199,9 @@ def test_python_workers_are_reused_for_task_after_task(read: Reader, store: Writ
     assert [store.offsets] * 3 == [[row.physical_offset for row in frame.collect()] for _ in range(3)]
 
 
+# ---- options
+
+
 SEGMENT = 4096
 
 
@@ -333,13 +336,10 @@ def test_permissive_takes_a_schema(read: Reader, damaged: WrittenStore) -> None:
     assert [place for place, row in enumerate(frame.collect()) if row.Body is None] == [6]
 
 
+# ---- a store that a broker keeps writing
+
+
 SMALL_SEGMENT = 2048
-
-
-def plan(frame: DataFrame) -> DataFrame:
-    """Let Spark plan a query now, as in the first step of its first action."""
-    frame._jdf.queryExecution().toRdd().getNumPartitions()
-    return frame
 
 
 def offsets(frame: DataFrame) -> list[int]:

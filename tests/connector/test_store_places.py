@@ -6,9 +6,9 @@ from __future__ import annotations
 import io
 import json
 import shutil
-import subprocess
 import sys
 from contextlib import redirect_stdout
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -22,14 +22,12 @@ from pyspark_commitlog.command import main
 from store_core import read_messages
 from store_core.command.exit_code import ExitCode
 from tests.connector.called import append
-from tests.connector.processes import SECONDS, environment
+from tests.connector.processes import run_program
 from tests.golden_stores import find_golden_store, unpack
 from tests.object_store import SECRET, Faults, ObjectStore
 from tests.store_core.files.store_kinds import every_file
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from tests.golden_stores import Golden
@@ -42,12 +40,15 @@ def frame_of(spark: SparkSession, url: str, settings: dict[str, str], **options:
 
 
 @pytest.mark.spark
-def test_dataframe_of_a_url_is_that_of_the_directory(spark: SparkSession, server: ObjectStore, golden: Golden) -> None:
-    store = golden("5.3.3/tx")
-    url = server.upload(store.root, "tx")
+@pytest.mark.parametrize("options", [{}, {"view": "topics"}], ids=["messages", "view"])
+def test_dataframe_of_a_url_is_that_of_the_directory(
+    options: dict[str, str], spark: SparkSession, server: ObjectStore, golden: Golden
+) -> None:
+    root = golden("5.3.3/tx").root
+    url = server.upload(root, "tx")
     server.faults = Faults(every=10)
-    found = frame_of(spark, url, server.settings)
-    assert_df_equality(found, spark.read.format("commitlog").load(str(store.root)))
+    found = frame_of(spark, url, server.settings, **options)
+    assert_df_equality(found, spark.read.format("commitlog").options(**options).load(str(root)))
 
 
 @pytest.mark.spark
@@ -62,15 +63,6 @@ def test_settings_are_in_no_plan_and_no_error(spark: SparkSession, server: Objec
     assert SECRET not in plan.getvalue()
     assert SECRET not in str(caught.value)
     assert f"{url}-gone" in str(caught.value)
-
-
-@pytest.mark.spark
-def test_view_of_a_url_is_that_of_the_directory(spark: SparkSession, server: ObjectStore, golden: Golden) -> None:
-    root = golden("5.3.3/tx").root
-    url = server.upload(root, "views")
-    server.faults = Faults(every=10)
-    found = frame_of(spark, url, server.settings, view="topics")
-    assert_df_equality(found, spark.read.format("commitlog").option("view", "topics").load(str(root)))
 
 
 @pytest.mark.spark
@@ -129,10 +121,8 @@ def test_messages_of_a_url_are_appended_to_a_store(
 def test_spark_keeps_no_secret_in_its_logs_and_files(server: ObjectStore, golden: Golden, tmp_path: Path) -> None:
     url = server.upload(golden("5.3.3/tx").root, "logged")
     server.faults = Faults(every=10)
-    command = [sys.executable, "-m", "tests.connector.secret_trial", url, json.dumps(server.settings), str(tmp_path)]
-    done = subprocess.run(  # noqa: S603 -- our own program
-        command, env=environment(), cwd=tmp_path, capture_output=True, text=True, timeout=SECONDS, check=False
-    )
+    words = ("log", url, json.dumps(server.settings), tmp_path)
+    done = run_program(tmp_path, sys.executable, Path(__file__).with_name("spark_trial.py"), *words)
     shown = done.stdout + done.stderr
     assert (0, 3) == (done.returncode, done.stdout.count("failed: ")), shown[-3000:]
     assert "of 8 follows" in done.stderr  # the log of a worker, too
@@ -178,6 +168,9 @@ def test_dataframe_of_a_look_up_in_a_url_is_the_filtered_one(
     expected = spark.read.format("commitlog").load(str(root)).where(f"{column} = '{row[column]}'")
     assert not expected.isEmpty()
     assert_df_equality(found.orderBy("physical_offset"), expected.orderBy("physical_offset"))
+
+
+# ---- a log on other disks
 
 
 RECORDS = 323

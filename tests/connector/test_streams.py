@@ -293,6 +293,9 @@ def test_a_query_goes_on_where_it_was_and_reports_what_is_left(
     assert behind[-1] == 0
 
 
+# ---- into a store
+
+
 _FIRST_TIME: Final = 1_700_000_000
 
 

@@ -26,10 +26,9 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.store.sink.commit import SinkCommit
 from tests.builders import LogBuilder
-from tests.connector.killed_driver import COPIED, write
-from tests.connector.processes import CLUSTER, descendants, environment, kill, wait_for_end
+from tests.connector.processes import CLUSTER, descendants, kill, run_program, wait_for_end
 from tests.connector.stores import SMALL_CONFIG, Writer, consumed, rows_of
-from tests.connector.troubled_jobs import JOBS, trouble
+from tests.connector.troubled_jobs import COPIED, JOBS, trouble, write
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -46,18 +45,8 @@ _WARM_SECONDS: Final = 0.5
 
 def run(master: str, folder: Path, rounds: int, *pairs: str) -> list[str]:
     """Run the program with jobs and their troubles, and return its lines, one for each."""
-    command: list[str | Path] = [
-        sys.executable,
-        _PROGRAM,
-        master,
-        folder / "jobs",
-        str(rounds),
-        str(_TROUBLE_SEED),
-        *pairs,
-    ]
-    done = subprocess.run(  # noqa: S603 -- our own program
-        command, env=environment(), cwd=folder, capture_output=True, text=True, check=False
-    )
+    words: list[str | Path] = [master, folder / "jobs", str(rounds), str(_TROUBLE_SEED), *pairs]
+    done = run_program(folder, sys.executable, _PROGRAM, *words, seconds=None)
     assert 0 == done.returncode, done.stderr[-4000:]
     return done.stdout.splitlines()
 
@@ -196,7 +185,7 @@ class Driver:
     def run(self, delay: float) -> None:
         """Write in a new process, and kill it with those below it after some seconds."""
         self._forget_what_never_began()
-        command = [sys.executable, "-m", "tests.connector.killed_driver", *self.arguments]
+        command = [sys.executable, "-m", "tests.connector.troubled_jobs", "write", *self.arguments]
         settings = os.environ | {"PYSPARK_PYTHON": sys.executable, "SPARK_CONF_DIR": str(ROOT / "spark-conf")}
         with (self.folder / "errors").open("a") as errors:
             process = subprocess.Popen(  # noqa: S603 -- our own program

@@ -308,6 +308,9 @@ def test_records_are_staged_elsewhere_on_request(write: Writer, tmp_path: Path) 
     assert len(write.read("body")) == 10
 
 
+# ---- whole frames
+
+
 MESSAGES = {
     "topic": "element_at(array('orders', 'payments', 'Zahlungen-ü'), int(id % 3) + 1)",
     "queue_id": "int(id % 4)",
@@ -400,6 +403,9 @@ def test_a_rebuilt_store_is_read_and_serves_as_the_one_that_was_written(spark: S
     assert_df_equality(queued, by_queue, ignore_row_order=True, ignore_nullable=True)
     assert_df_equality(keys_before, by_key)
     assert COUNT * 2 // 3 == by_queue.count() == by_key.count()
+
+
+# ---- several at once
 
 
 def test_of_concurrent_jobs_each_is_in_the_store_wholly_or_told_that_another_writes(

@@ -3,9 +3,11 @@
 
 Usage: troubled_jobs.py MASTER FOLDER ROUNDS SEED JOB:TROUBLE ...
        troubled_jobs.py MASTER FOLDER once JOB
+       troubled_jobs.py write batch|stream|copy STORE SOURCE CHECKPOINT
 
 Each job finds what its writer in `tests.store_core.kills` finds, and has to leave what that one has to leave. The
-second form runs a job of the folder once, after a word on standard output: it is the driver that is killed.
+second form runs a job of the folder once, after a word on standard output: it is the driver that is killed. So is the
+third one, which writes the lines of a source.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from pyspark_commitlog import answers
 from store_core import read_messages
@@ -75,15 +77,7 @@ def append(spark: SparkSession, folder: Path) -> None:
 
 @dataclass(frozen=True)
 class Job:
-    """A job, and what it begins with and leaves.
-
-    Attributes
-    ----------
-    run : callable
-    target : Target
-    is_repeated : bool
-        Whether it may be run again after it was done.
-    """
+    """A job, and what it begins with and leaves; whether it may be run again after it was done."""
 
     run: Callable[[SparkSession, Path], object]
     target: Target
@@ -246,21 +240,72 @@ def trouble(
     return dict(sorted(troubled.ends.items()))
 
 
+# ---- what a driver writes that is killed meanwhile, and one that is not
+
+
+COPIED: Final = 50
+"""Messages in a batch of a copy."""
+
+
+def say(word: str) -> None:
+    """Report progress to the test."""
+    sys.stdout.write(f"{word}\n")
+    sys.stdout.flush()
+
+
+def messages(frame: DataFrame) -> DataFrame:
+    """Make messages from lines of text; they fill many small segments."""
+    return frame.selectExpr("concat('topic', length(value) % 3) AS topic", "rpad(value, 300, '.') AS body")
+
+
+def streamed(kind: str, spark: SparkSession, source: str) -> DataFrame:
+    """Read lines of text, a file in a batch, or another store, a few messages in a batch."""
+    if kind == "copy":
+        log = spark.readStream.format("commitlog").options(columns="topic,body", maxOffsetsPerTrigger=COPIED)
+        return log.load(source)
+    return messages(spark.readStream.format("text").option("maxFilesPerTrigger", 1).load(source))
+
+
+def write(spark: SparkSession, kind: str, store: str, source: str, checkpoint: str) -> None:
+    """Write the lines of a source once."""
+    if kind == "batch":
+        batch = messages(spark.read.text(source)).write.format("commitlog").mode("append").options(**SMALL)
+        batch.option("commitId", "once").save(store)
+    else:
+        lines = streamed(kind, spark, source)
+        stream = lines.writeStream.format("commitlog").options(**SMALL).trigger(availableNow=True)
+        stream.option("checkpointLocation", checkpoint).start(store).awaitTermination()
+
+
+def write_in_a_session(kind: str, store: str, source: str, checkpoint: str) -> None:
+    """Write in a session of its own, and say when that begins and ends."""
+    builder = SparkSession.builder.master("local[2]").config("spark.ui.enabled", "false")
+    spark = builder.config("spark.driver.host", "localhost").getOrCreate()
+    spark.range(10).selectExpr("'warm-up' AS topic", "'' AS body").write.format("commitlog").mode("append").options(
+        **SMALL
+    ).save(f"{checkpoint}-warm-up")
+    say("begin")
+    write(spark, kind, store, source, checkpoint)
+    say("end")
+    spark.stop()
+
+
 def main(master: str, folder: str, *asked: Any) -> None:  # noqa: ANN401 -- command lines
     """Run the program."""
     spark = session(master)
     if asked[0] == "once":
         spark.range(8).rdd.map(str).count()
-        sys.stdout.write("begin\n")
-        sys.stdout.flush()
+        say("begin")
         JOBS[asked[1]].run(spark, Path(folder))
         return
     rounds, seed, *pairs = asked
     for pair in pairs:
-        sys.stdout.write(f"{pair}: {trouble(spark, Path(folder), pair, int(rounds), int(seed))}\n")
-        sys.stdout.flush()
+        say(f"{pair}: {trouble(spark, Path(folder), pair, int(rounds), int(seed))}")
     spark.stop()
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    if sys.argv[1] == "write":
+        write_in_a_session(*sys.argv[2:])
+    else:
+        main(*sys.argv[1:])

@@ -21,14 +21,8 @@ _OPAQUE: Final = ("{toctree}", "{include}", "{literalinclude}", "{eval-rst}")
 class Block:
     """A block of code.
 
-    Attributes
-    ----------
-    document : str
-        Relative to the repository.
-    line : int
-        Number of the fence's line; the text begins on the next one.
-    language : str
-    text : str
+    * `document`: Relative to the repository.
+    * `line`: Number of the fence's line; the text begins on the next one.
     """
 
     document: str

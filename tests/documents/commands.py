@@ -35,11 +35,7 @@ EXCEPTIONS: Final = (
     ("make demo", "demo", "the program behind it is run, without the step that brings the environment up to date"),
     ("make", "target", "checks and benchmarks: the tests would run themselves, or for minutes"),
     ("SPARK_CONF_DIR=spark-conf spark-submit", "submit", "as below"),
-    (
-        "spark-submit --packages",
-        "none",
-        "needs jars and a Spark that they are built for; tests/interop has both",
-    ),
+    ("spark-submit --packages", "none", "needs jars and a Spark that they are built for; tests/interop has both"),
     ("spark-submit", "submit", "the job runs in the tests' session; a submitted one is in tests/connector"),
     ("python3 -m venv", "none", "an environment for the reader's shell; the tests have theirs"),
     (
@@ -91,13 +87,7 @@ def exception_for(command: str) -> tuple[str, str, str] | None:
 
 
 def run_command(command: str, world: World) -> None:
-    """Run a command line, or check it as its exception says.
-
-    Raises
-    ------
-    AssertionError
-        If it does not end as the document says: with exit code 0 unless a comment names another.
-    """
+    """Run a command line, or check it as its exception says; it ends by code 0 unless a comment names another."""
     exception = exception_for(command)
     if exception is not None:
         _CHECKS[exception[1]](command, world)

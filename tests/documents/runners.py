@@ -26,15 +26,7 @@ if TYPE_CHECKING:
 
 
 def run_block(block: Block, world: World) -> None:
-    """Run a block.
-
-    Raises
-    ------
-    AssertionError
-        If it does not do what the document says.
-    Exception
-        Any error of a Python block that no block of output shows.
-    """
+    """Run a block; it has to do what the document says, and to raise only what a block of output shows."""
     if block.language != "text":
         check_no_error_is_left(world)
     try:
@@ -157,19 +149,11 @@ _ELLIPSIS: Final = "..."
 class World:
     """What the blocks of one document share.
 
-    Attributes
-    ----------
-    directory : Path
-        Where the blocks run; it stands for the paths ``/data`` and ``/mnt`` in the documents.
-    spark : SparkSession
-    namespace : dict
-        Namespace of the Python blocks; it has `spark`, as in a notebook.
-    printed : str or None
-        Output of the previous block, or the text of its error; None if it has been compared already.
-    error_at : str
-        Place of the block that raised `printed`, until a block of output shows it; else empty.
-    replaced : dict of str to str
-        Other names in the documents, and what stands for them here, such as the address of a server.
+    * `directory`: Where the blocks run; it stands for the paths ``/data`` and ``/mnt`` in the documents.
+    * `namespace`: Of the Python blocks; it has `spark`, as in a notebook.
+    * `printed`: Output of the previous block, or the text of its error; None if it has been compared already.
+    * `error_at`: Place of the block that raised `printed`, until a block of output shows it; else empty.
+    * `replaced`: Other names in the documents, and what stands for them here, such as the address of a server.
     """
 
     directory: Path

@@ -22,7 +22,7 @@ from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_me
 from store_core.answers import check
 from store_core.answers.report import Verdict
 from store_core.format.message import PutMessageStatus
-from tests.load.usage import Usage, growth
+from tests.load.large_store import Usage, growth
 from tools.svg import Drawing
 
 _WRITERS: Final = 8

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PLACEHOLDER."""
+"""A store of many segments and many queues, what it costs to open it, and what a process holds.
+
+Run as ``python -m tests.load.large_store SEGMENTS QUEUES FOLDER``: it makes the store by puts, and opens, plans and
+reads it in a process of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +12,12 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any, Final
-import pyarrow as pa
-from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
+
 import numpy as np
+import pyarrow as pa
+
+from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 
 _ROOT: Final = Path(__file__).parents[2]
 _SEGMENT: Final = 4096
@@ -65,15 +70,6 @@ def _measure(root: Path) -> dict[str, Any]:
     }
 
 
-if __name__ == "__main__":
-    if len(sys.argv) > 2:
-        count, number_of_queues, folder = sys.argv[1:]
-        make_large(Path(folder, "store"), int(count), int(number_of_queues))
-        sys.stdout.write(json.dumps(open_large(Path(folder, "store"))) + "\n")
-    else:
-        sys.stdout.write(json.dumps(_measure(Path(sys.argv[1]))) + "\n")
-
-
 _PROCESS: Final = Path("/proc/self")
 _KIBIBYTE: Final = 1024
 
@@ -101,3 +97,12 @@ def growth(samples: list[Usage]) -> Usage:
     half = np.array(samples[len(samples) // 2 :], np.float64)
     at = np.arange(len(half))
     return Usage(*(int(np.polyfit(at, column, 1)[0] * (len(half) - 1)) for column in half.T))
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        count, number_of_queues, folder = sys.argv[1:]
+        make_large(Path(folder, "store"), int(count), int(number_of_queues))
+        sys.stdout.write(json.dumps(open_large(Path(folder, "store"))) + "\n")
+    else:
+        sys.stdout.write(json.dumps(_measure(Path(sys.argv[1]))) + "\n")

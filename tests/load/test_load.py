@@ -9,8 +9,7 @@ import pytest
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages
 from tests.load.campaign import MOST_GROWTH, peaks, run_load
-from tests.load.large_store import make_large, open_large
-from tests.load.usage import Usage, growth
+from tests.load.large_store import Usage, growth, make_large, open_large
 
 if TYPE_CHECKING:
     from pathlib import Path
