@@ -43,26 +43,17 @@ def test_spark_finds_the_source_among_all_modules_and_imports_neither_arrow_nor_
     assert run_python(code, tmp_path) == "['commitlog'] []"
 
 
-def fake_pyspark(directory: Path, version: str) -> str:
-    """Put a PySpark without Python data sources before the installed one on the path."""
-    package = directory / "pyspark"
-    package.mkdir()
-    (package / "__init__.py").write_text(f"__version__ = {version!r}\n")
-    return str(directory)
+def test_with_a_pyspark_without_data_sources_the_package_is_harmless_and_says_what_is_needed(tmp_path: Path) -> None:
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").write_text("__version__ = '3.5.1'\n")
+    code = (
+        "import pyspark_commitlog; print(hasattr(pyspark_commitlog, 'DefaultSource'))\n"
+        "try:\n from pyspark_commitlog import CommitLogDataSource\nexcept ImportError as error: print(error)"
+    )
+    has_source, needed = run_python(code, tmp_path, PYTHONPATH=str(tmp_path)).splitlines()
 
-
-def test_with_a_pyspark_without_data_sources_the_package_is_harmless(tmp_path: Path) -> None:
-    path = fake_pyspark(tmp_path, "3.5.1")
-    code = "import pyspark_commitlog; print(hasattr(pyspark_commitlog, 'DefaultSource'))"
-
-    assert run_python(code, tmp_path, PYTHONPATH=path) == "False"
-
-
-def test_with_a_pyspark_without_data_sources_asking_for_ours_says_what_is_needed(tmp_path: Path) -> None:
-    path = fake_pyspark(tmp_path, "3.5.1")
-    code = "try:\n from pyspark_commitlog import CommitLogDataSource\nexcept ImportError as error: print(error)"
-
-    assert run_python(code, tmp_path, PYTHONPATH=path).startswith("pyspark_commitlog needs PySpark 4.1 or later: ")
+    assert "False" == has_source
+    assert needed.startswith("pyspark_commitlog needs PySpark 4.1 or later: ")
 
 
 def test_the_package_has_no_other_attributes() -> None:
