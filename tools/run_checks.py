@@ -55,8 +55,7 @@ READS: Final = ("tests/store_core/store/read",)
 ANSWERS: Final = tuple(f"tests/store_core/{folder}" for folder in ("answers", "broker", "command", "kills", "views"))
 
 SESSIONS: Final = tuple(
-    f"tests/connector/test_{name}.py"
-    for name in ("clusters", "session", "sessions", "troubled_jobs")
+    f"tests/connector/test_{name}.py" for name in ("clusters", "session", "sessions", "troubled_jobs")
 )
 """Tests that start Spark in processes of their own, for which they wait."""
 
