@@ -13,7 +13,7 @@ from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, BatchCqUnit, CqUnit
+from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT_DTYPE, BatchCqUnit, CqUnit
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.queue_path import QueueRules
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
@@ -50,17 +50,17 @@ class QueueMaker:
         self.clock = FakeClock()
         self.errors = 0
         self.is_writable = True
-        self.rules = QueueRules(release=release, consume_queue_file_size=FILE_SIZE)
+        self.rules = QueueRules(
+            release=release, consume_queue_file_size=FILE_SIZE, batch_consume_queue_file_size=4 * BATCH_UNIT_SIZE
+        )
+
+    @property
+    def services(self) -> QueueServices:
+        return QueueServices(self.rules, self.disk, self.clock, lambda: self.is_writable, self._note_error)
 
     def new(self, *, ext: ConsumeQueueExt | None = None) -> ConsumeQueue:
         """Make a queue that has not read anything yet."""
-        return ConsumeQueue(
-            "T",
-            0,
-            self.directory,
-            QueueServices(self.rules, self.disk, self.clock, lambda: self.is_writable, self._note_error),
-            ext,
-        )
+        return ConsumeQueue("T", 0, self.directory, self.services, ext)
 
     def _note_error(self) -> None:
         self.errors += 1

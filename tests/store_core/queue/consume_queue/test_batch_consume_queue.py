@@ -12,14 +12,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.queue_search import BoundaryType
 from store_core.queue.consume_queue_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchCqUnit, batch_units
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.queue.queue_assignment import batch_refusal
-from store_core.queue.queue_path import QueueRules
-from tests.store_core.fakes import FakeClock, FaultyFileSystem
-from tests.store_core.queue.consume_queues import units_in
+from tests.store_core.queue.consume_queues import QueueMaker, units_in
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -40,35 +37,20 @@ class _Unit(NamedTuple):
     batch_size: int
 
 
-class _Maker:
-    """Makes queues in one directory, with a disk and a clock that tests control."""
+def _new(maker: QueueMaker) -> BatchConsumeQueue:
+    return BatchConsumeQueue("B", 0, maker.directory, maker.services)
 
-    def __init__(self, directory: Path) -> None:
-        self.directory = directory
-        self.disk = FaultyFileSystem()
-        self.clock = FakeClock()
-        self.errors = 0
-        self.is_writable = True
 
-    def new(self) -> BatchConsumeQueue:
-        rules = QueueRules(batch_consume_queue_file_size=_FILE_SIZE)
-        services = QueueServices(rules, self.disk, self.clock, lambda: self.is_writable, self._note_error)
-        return BatchConsumeQueue("B", 0, self.directory, services)
-
-    def _note_error(self) -> None:
-        self.errors += 1
-        self.is_writable = False
-
-    def opened(self) -> BatchConsumeQueue:
-        queue = self.new()
-        queue.load()
-        queue.recover()
-        return queue
+def _opened(maker: QueueMaker) -> BatchConsumeQueue:
+    queue = _new(maker)
+    queue.load()
+    queue.recover()
+    return queue
 
 
 @pytest.fixture
-def maker(tmp_path: Path) -> _Maker:
-    return _Maker(tmp_path)
+def maker(tmp_path: Path) -> QueueMaker:
+    return QueueMaker(tmp_path)
 
 
 def _records(sizes: Sequence[int], start: int = 1000) -> list[_Unit]:
@@ -120,8 +102,8 @@ def _first_base(queue: BatchConsumeQueue, queue_offset: int) -> int | None:
     return None if units is None else int(units[0]["msg_base_offset"])
 
 
-def test_a_unit_has_46_bytes_as_rocketmq_lays_them_out(maker: _Maker) -> None:
-    queue = maker.new()
+def test_a_unit_has_46_bytes_as_rocketmq_lays_them_out(maker: QueueMaker) -> None:
+    queue = _new(maker)
     _put(queue, [_Unit(1 << 40, 77, -5, 1 << 41, 12, 3)])
     parts = [(1 << 40).to_bytes(8), (77).to_bytes(4), (-5).to_bytes(8, signed=True), (1 << 41).to_bytes(8)]
     parts += [(12).to_bytes(8), (3).to_bytes(2), b"\xff" * 4, bytes(4)]
@@ -130,8 +112,8 @@ def test_a_unit_has_46_bytes_as_rocketmq_lays_them_out(maker: _Maker) -> None:
     assert b"".join(parts) == (maker.directory / f"{0:020d}").read_bytes()[:46]
 
 
-def test_an_empty_queue_begins_at_minus_one_and_ends_at_0(maker: _Maker) -> None:
-    queue = maker.new()
+def test_an_empty_queue_begins_at_minus_one_and_ends_at_0(maker: QueueMaker) -> None:
+    queue = _new(maker)
 
     assert (queue.min_offset_in_queue, queue.max_offset_in_queue) == (-1, 0)
     assert queue.last_unit is None
@@ -140,8 +122,8 @@ def test_an_empty_queue_begins_at_minus_one_and_ends_at_0(maker: _Maker) -> None
     assert queue.roll_next_file(3) == 0
 
 
-def test_a_record_that_starts_no_later_than_the_last_is_there_already(maker: _Maker) -> None:
-    queue = maker.new()
+def test_a_record_that_starts_no_later_than_the_last_is_there_already(maker: QueueMaker) -> None:
+    queue = _new(maker)
     first, second = _records([2, 3])
 
     assert _put(queue, [first, second, second, first]) == [True] * 4
@@ -150,8 +132,8 @@ def test_a_record_that_starts_no_later_than_the_last_is_there_already(maker: _Ma
 
 
 @pytest.mark.parametrize(("base", "batch_size"), [(-1, 1), (0, -1), (2**63 - 2, 2), (0, 2**15)])
-def test_numbers_that_can_not_be_are_refused(maker: _Maker, base: int, batch_size: int) -> None:
-    queue = maker.new()
+def test_numbers_that_can_not_be_are_refused(maker: QueueMaker, base: int, batch_size: int) -> None:
+    queue = _new(maker)
 
     assert _put(queue, [_Unit(1000, 100, 0, 0, base, batch_size)]) == [False]
     assert batch_refusal(base, batch_size) is not None
@@ -174,8 +156,8 @@ _UNIT = st.builds(
 def test_many_units_at_once_are_as_one_by_one(
     tmp_path_factory: pytest.TempPathFactory, units: list[_Unit], cut: int
 ) -> None:
-    one_by_one = _Maker(tmp_path_factory.mktemp("a")).new()
-    bulk = _Maker(tmp_path_factory.mktemp("b")).new()
+    one_by_one = _new(QueueMaker(tmp_path_factory.mktemp("a")))
+    bulk = _new(QueueMaker(tmp_path_factory.mktemp("b")))
     results = _put(one_by_one, units)
     parts = [units[first : first + cut] for first in range(0, len(units), cut)]
     together = [_put_together(bulk, part) for part in parts]
@@ -188,7 +170,7 @@ def test_many_units_at_once_are_as_one_by_one(
 def test_an_index_finds_the_unit_that_covers_it(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], queue_offset: int
 ) -> None:
-    queue = _Maker(tmp_path_factory.mktemp("q")).new()
+    queue = _new(QueueMaker(tmp_path_factory.mktemp("q")))
     units = _records(sizes)
     _put_together(queue, units)
     covering = [unit.base for unit in units if unit.base <= queue_offset < unit.base + unit.batch_size]
@@ -199,22 +181,22 @@ def test_an_index_finds_the_unit_that_covers_it(
     ]
 
 
-def test_an_index_in_a_hole_finds_the_unit_before_it(maker: _Maker) -> None:
-    queue = maker.new()
+def test_an_index_in_a_hole_finds_the_unit_before_it(maker: QueueMaker) -> None:
+    queue = _new(maker)
     _put(queue, [_Unit(1000, 100, 0, 0, 5, 2), _Unit(1100, 100, 0, 0, 20, 1)])
 
     assert [_first_base(queue, index) for index in (4, 5, 6, 12, 20, 21)] == [None, 5, 5, 5, 20, None]
 
 
 @pytest.mark.parametrize("count", [1, 3, 4, 5, 8, 15, 17])
-def test_a_restart_finds_the_same_queue(maker: _Maker, count: int) -> None:
-    queue = maker.new()
+def test_a_restart_finds_the_same_queue(maker: QueueMaker, count: int) -> None:
+    queue = _new(maker)
     _put(queue, _records([2] * count))
 
-    assert _state(queue) == _state(maker.opened())
+    assert _state(queue) == _state(_opened(maker))
 
 
-def _damage(maker: _Maker, index: int, name: str, value: int) -> None:
+def _damage(maker: QueueMaker, index: int, name: str, value: int) -> None:
     """Set one field of a unit on disk."""
     path = maker.directory / f"{index // _UNITS * _FILE_SIZE:020d}"
     units = np.frombuffer(path.read_bytes(), BATCH_UNIT_DTYPE).copy()
@@ -226,20 +208,20 @@ def _damage(maker: _Maker, index: int, name: str, value: int) -> None:
     ("name", "value"),
     [("physical_offset", -1), ("store_size", 0), ("msg_base_offset", -1), ("batch_size", 0), ("batch_size", -3)],
 )
-def test_a_unit_that_can_not_be_ends_the_queue(maker: _Maker, name: str, value: int) -> None:
-    _put(maker.new(), _records([2] * 15))
+def test_a_unit_that_can_not_be_ends_the_queue(maker: QueueMaker, name: str, value: int) -> None:
+    _put(_new(maker), _records([2] * 15))
     _damage(maker, 9, name, value)
-    queue = maker.opened()
+    queue = _opened(maker)
 
     assert (queue.min_offset_in_queue, queue.max_offset_in_queue) == (0, 18)
     assert queue.max_physical_offset == 1000 + 100 * 8
     assert [path.name for path in sorted(maker.directory.iterdir())] == [f"{i * _FILE_SIZE:020d}" for i in range(3)]
 
 
-def test_what_was_dropped_is_told(maker: _Maker) -> None:
-    _put(maker.new(), _records([1] * 10))
+def test_what_was_dropped_is_told(maker: QueueMaker) -> None:
+    _put(_new(maker), _records([1] * 10))
     _damage(maker, 5, "store_size", -7)
-    queue = maker.new()
+    queue = _new(maker)
     queue.load()
 
     (note,) = queue.recover()
@@ -247,30 +229,30 @@ def test_what_was_dropped_is_told(maker: _Maker) -> None:
     assert "ends at byte 46, where a unit has position 1500 and size -7; 1 later files dropped" in note
 
 
-def test_damage_before_the_last_three_files_is_not_seen(maker: _Maker) -> None:
-    _put(maker.new(), _records([1] * 16))
+def test_damage_before_the_last_three_files_is_not_seen(maker: QueueMaker) -> None:
+    _put(_new(maker), _records([1] * 16))
     _damage(maker, 1, "store_size", 0)
 
-    assert maker.opened().max_offset_in_queue == 16
+    assert _opened(maker).max_offset_in_queue == 16
 
 
-def test_units_behind_the_end_are_not_revived(maker: _Maker) -> None:
-    _put(maker.new(), _records([1] * 4))
+def test_units_behind_the_end_are_not_revived(maker: QueueMaker) -> None:
+    _put(_new(maker), _records([1] * 4))
     _damage(maker, 1, "store_size", 0)
-    queue = maker.opened()
+    queue = _opened(maker)
     queue.clear_tail()
     _put(queue, [_Unit(1100, 100, 0, 0, 1, 1)])
 
-    assert maker.opened().max_offset_in_queue == 2
+    assert _opened(maker).max_offset_in_queue == 2
 
 
 @given(st.integers(1, 14), st.integers(900, 2600))
 def test_cut_queues_hold_what_lies_before_the_cut(
     tmp_path_factory: pytest.TempPathFactory, count: int, physical_offset: int
 ) -> None:
-    maker = _Maker(tmp_path_factory.mktemp("q"))
+    maker = QueueMaker(tmp_path_factory.mktemp("q"))
     units = _records([3] * count)
-    queue = maker.new()
+    queue = _new(maker)
     _put_together(queue, units)
     notes = queue.truncate_dirty_logic_files(physical_offset)
     kept = [unit for unit in units if unit.physical_offset < physical_offset]
@@ -280,14 +262,14 @@ def test_cut_queues_hold_what_lies_before_the_cut(
     assert (queue.min_offset_in_queue, queue.max_offset_in_queue) == bounds
     assert queue.max_physical_offset == (kept[-1].physical_offset if kept else physical_offset - 1)
     assert bool(notes) == (len(kept) < count)
-    reopened = maker.opened()
+    reopened = _opened(maker)
     assert (reopened.min_offset_in_queue, reopened.max_offset_in_queue) == bounds
 
 
-def test_a_last_file_of_zeros_keeps_one_unit_when_it_is_cut(maker: _Maker) -> None:
-    _put(maker.new(), _records([1] * 4))
+def test_a_last_file_of_zeros_keeps_one_unit_when_it_is_cut(maker: QueueMaker) -> None:
+    _put(_new(maker), _records([1] * 4))
     (maker.directory / f"{_FILE_SIZE:020d}").write_bytes(bytes(_FILE_SIZE))
-    queue = maker.opened()
+    queue = _opened(maker)
     queue.truncate_dirty_logic_files(5000)
 
     assert queue.mapped_file_queue.max_offset == _FILE_SIZE + BATCH_UNIT_SIZE
@@ -295,16 +277,18 @@ def test_a_last_file_of_zeros_keeps_one_unit_when_it_is_cut(maker: _Maker) -> No
 
 
 @pytest.mark.parametrize(("min_physical_offset", "first"), [(0, 0), (1000, 0), (1001, 2), (1350, 8), (9999, 8)])
-def test_the_first_index_is_found_in_the_first_file_only(maker: _Maker, min_physical_offset: int, first: int) -> None:
-    queue = maker.new()
+def test_the_first_index_is_found_in_the_first_file_only(
+    maker: QueueMaker, min_physical_offset: int, first: int
+) -> None:
+    queue = _new(maker)
     _put(queue, _records([2] * 6))
     queue.correct_min_offset(min_physical_offset)
 
     assert queue.min_offset_in_queue == first
 
 
-def test_files_of_which_every_unit_is_gone_are_deleted_but_for_the_last(maker: _Maker) -> None:
-    queue = maker.new()
+def test_files_of_which_every_unit_is_gone_are_deleted_but_for_the_last(maker: QueueMaker) -> None:
+    queue = _new(maker)
     _put(queue, _records([2] * 10))
 
     assert queue.delete_expired_file(1300) == 0
@@ -319,7 +303,7 @@ def test_a_time_finds_the_first_unit_stored_then_or_later(
     tmp_path_factory: pytest.TempPathFactory, steps: list[int], timestamp: int
 ) -> None:
     """Except after a file's last unit: then that one, even if the next file's first unit would fit better."""
-    queue = _Maker(tmp_path_factory.mktemp("q")).new()
+    queue = _new(QueueMaker(tmp_path_factory.mktemp("q")))
     times = np.cumsum(steps).tolist()
     units = [unit._replace(store_timestamp=time) for unit, time in zip(_records([2] * len(times)), times, strict=True)]
     _put_together(queue, units)
@@ -331,12 +315,12 @@ def test_a_time_finds_the_first_unit_stored_then_or_later(
     assert queue.get_offset_in_queue_by_time(timestamp, BoundaryType.LOWER) == expected.base
 
 
-def test_an_empty_queue_answers_minus_one_to_a_time(maker: _Maker) -> None:
-    assert maker.new().get_offset_in_queue_by_time(5, BoundaryType.UPPER) == -1
+def test_an_empty_queue_answers_minus_one_to_a_time(maker: QueueMaker) -> None:
+    assert _new(maker).get_offset_in_queue_by_time(5, BoundaryType.UPPER) == -1
 
 
-def test_a_write_is_tried_again_until_the_disk_has_room(maker: _Maker) -> None:
-    queue = maker.new()
+def test_a_write_is_tried_again_until_the_disk_has_room(maker: QueueMaker) -> None:
+    queue = _new(maker)
     maker.disk.fail("write", errno.ENOSPC, times=3)
 
     assert _put(queue, _records([1])) == [True]
@@ -344,8 +328,8 @@ def test_a_write_is_tried_again_until_the_disk_has_room(maker: _Maker) -> None:
     assert maker.errors == 0
 
 
-def test_after_thirty_tries_the_queues_count_as_broken(maker: _Maker) -> None:
-    queue = maker.new()
+def test_after_thirty_tries_the_queues_count_as_broken(maker: QueueMaker) -> None:
+    queue = _new(maker)
     maker.disk.fail("write", errno.EIO, times=100)
 
     assert _put(queue, _records([1, 1])) == [False, False]
@@ -356,16 +340,16 @@ def test_after_thirty_tries_the_queues_count_as_broken(maker: _Maker) -> None:
 
 
 def test_where_a_file_has_the_place_of_the_directory_one_try_is_enough(tmp_path: Path) -> None:
-    maker = _Maker(tmp_path / "taken")
+    maker = QueueMaker(tmp_path / "taken")
     maker.directory.write_bytes(b"")
 
-    assert _put(maker.new(), _records([1])) == [False]
+    assert _put(_new(maker), _records([1])) == [False]
     assert maker.clock.slept == []
     assert maker.errors == 1
 
 
-def test_destroyed_it_is_as_new(maker: _Maker) -> None:
-    queue = maker.new()
+def test_destroyed_it_is_as_new(maker: QueueMaker) -> None:
+    queue = _new(maker)
     _put(queue, _records([2] * 6))
     queue.flush(0)
     queue.close()
@@ -375,8 +359,8 @@ def test_destroyed_it_is_as_new(maker: _Maker) -> None:
     assert not maker.directory.exists()
 
 
-def test_the_last_unit_is_given_as_numbers(maker: _Maker) -> None:
-    queue = maker.new()
+def test_the_last_unit_is_given_as_numbers(maker: QueueMaker) -> None:
+    queue = _new(maker)
     _put(queue, [_Unit(1000, 77, -5, 40, 12, 3)])
 
     assert queue.last_unit == BatchCqUnit(12, 1000, 77, -5, 40, 3, -1)
