@@ -25,7 +25,7 @@ from store_core.store.store_state import RunningFlag, RunningFlags
 from tests.budgets import budget
 from tests.builders import LogBuilder
 from tests.store_core.fakes import FakeClock
-from tests.store_core.store.clean.test_clean_golden import CLEANED, THERE
+from tests.store_core.store.test_clean_golden import CLEANED, THERE
 from tests.viewed_store import SEGMENT_SIZE, make_viewed_store, write_config
 
 if TYPE_CHECKING:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -16,6 +17,7 @@ from store_core import DefaultMessageStore
 from store_core.errors import StoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
+from store_core.store.get_message import LogLookup
 from tests.golden_stores import read_conf
 from tests.store_core.fakes import FakeClock
 from tests.store_core.files.store_kinds import every_file
@@ -32,9 +34,9 @@ from tests.store_core.store.damaged_stores import (
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from store_core.store.recovery.recovery_report import RecoveryReport
+
 
 pytestmark = pytest.mark.golden
 
@@ -179,3 +181,46 @@ def test_refused_stores_are_left_as_they_are(unpacked: Callable[[Path], Path], t
 
     assert before == {name: content for name, content in every_file(copy).items() if name in before}
     assert {"lock"} >= every_file(copy).keys() - before.keys()
+
+
+GOLDEN: Final = Path(__file__).parents[2] / "golden" / "damage"
+FEW: Final = [archive for archive in ARCHIVES if (GOLDEN / archive.name).exists()]
+_MOST: Final = 32
+"""Messages that RocketMQ was asked for at a time."""
+
+
+def any_bytes(self: LogLookup, physical_offset: int, size: int) -> memoryview | None:
+    """Return what RocketMQ takes for a record (``CommitLog.getMessage``): of offset 0 the oldest file has it."""
+    queue = self._queue
+    file = queue.find_mapped_file_by_offset(physical_offset, return_first=not physical_offset)
+    return None if file is None else file.select(physical_offset % queue.file_size, size)
+
+
+def pulled(archive: Path, directory: Path, version: str) -> int:
+    """Compare all gets of a store with those of a release; return how many there are."""
+    path = unpack_damaged(archive, directory)
+    expected = expected_answers(path).get(version, {})
+    if expected.get("load") is not True:
+        return 0
+    conf, gets = read_conf(path / "store.conf"), expected.get("pull", [])
+    topics = batch_topics_of(conf)
+    opened = DefaultMessageStore.open(path / "store", config_of(conf, version), batch_topics=topics, read_only=True)
+    with opened as store, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LogLookup, "get_message", any_bytes)
+        for topic, queue_id, offset, *answer in gets:
+            found = store.get_message("group", topic, queue_id, offset, _MOST)
+            assert found is not None
+            assert answer == [found.status.name, found.next_begin_offset, found.message_count], (topic, offset)
+    return len(gets)
+
+
+@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("archive", FEW, ids=lambda path: path.name.split(".")[0])
+def test_gets_of_a_damaged_store_are_those_of_rocketmq(archive: Path, version: str, tmp_path: Path) -> None:
+    pulled(archive, tmp_path, version)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("version", RELEASES)
+def test_all_gets_of_damaged_stores_are_those_of_rocketmq(version: str, tmp_path: Path) -> None:
+    assert sum(pulled(archive, tmp_path, version) for archive in ARCHIVES)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Jobs in parts: the result is the same in this process and in others, and nothing is left behind."""
+"""Jobs in parts: the result is the same in this process and in others, and freed memory is used again."""
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pickle
 import signal
@@ -11,13 +12,16 @@ import sys
 from dataclasses import dataclass
 from multiprocessing import active_children
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from store_core import InvalidOptionError, LostWorkerError, StoreNotFoundError
+from store_core.store.memory import keep_freed_memory
 from store_core.store.parts import InProcess, LocalEngine, PartsDone, Step
 from store_core.store.process_pool import ProcessPool
+from tests.short_lived import run_python
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -196,3 +200,56 @@ def test_an_owner_that_ends_leaves_no_process_behind(
     assert not rest
     assert expected == [line for line in words.splitlines() if line.startswith("Keyboard")]
     assert len(expected) == words.count("Traceback")
+
+
+_ARENA_MAX = -8
+
+_ARENAS_OF_MANY_THREADS = """
+import ctypes, threading
+import numpy as np
+from store_core.store.memory import keep_freed_memory
+keep_freed_memory()
+everyone = threading.Barrier(25)
+def hold():
+    held = np.ones(1 << 17, np.uint8)
+    everyone.wait()
+    everyone.wait()
+threads = [threading.Thread(target=hold) for _ in range(24)]
+for thread in threads:
+    thread.start()
+everyone.wait()
+library = ctypes.CDLL(None)
+library.fopen.restype = ctypes.c_void_p
+file = ctypes.c_void_p(library.fopen(b"arenas.xml", b"w"))
+library.malloc_info(0, file)
+library.fclose(file)
+everyone.wait()
+print(open("arenas.xml").read().count("<heap nr="))
+"""
+
+
+@pytest.mark.parametrize(("processors", "arenas"), [(None, 2), (1, 2), (2, 2), (6, 6), (64, 8)])
+def test_there_are_no_more_arenas_than_processors(
+    monkeypatch: pytest.MonkeyPatch, processors: int | None, arenas: int
+) -> None:
+    asked: list[tuple[int, int]] = []
+    library = SimpleNamespace(mallopt=lambda *call: asked.append(call))
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: library)
+    monkeypatch.setattr(os, "cpu_count", lambda: processors)
+
+    keep_freed_memory.__wrapped__()
+
+    assert asked == [(_ARENA_MAX, arenas)]
+
+
+def test_a_c_library_without_arenas_is_left_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace())
+
+    keep_freed_memory.__wrapped__()
+
+
+@pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "malloc_info"), reason="the C library is not glibc")
+def test_many_threads_share_few_arenas(tmp_path: Path) -> None:
+    arenas = int(run_python(_ARENAS_OF_MANY_THREADS, tmp_path))
+
+    assert 1 <= arenas <= min(max(os.cpu_count() or 1, 2), 8)

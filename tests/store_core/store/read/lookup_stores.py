@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Stores with queues for tests of look-ups, ways to make their queues lie, and the comparison with a scan."""
+"""Stores with queues and a key index for tests of look-ups, ways to make these lie, and the comparison with a scan."""
 
 from __future__ import annotations
 
@@ -8,12 +8,16 @@ import struct
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any, Final
 
+import numpy as np
 import pyarrow as pa
 
 from store_core import CorruptRecordError, ReadOptions, StoreError, read_messages, read_range
 from store_core.answers import check
 from store_core.format.columns import DEFAULT_COLUMNS, arrow_schema
+from store_core.format.java import hash_code
+from store_core.format.properties import decode_text, parse_properties
 from store_core.format.sys_flag import TransactionType
+from store_core.queue.index_format import MessageKeys
 from store_core.queue.rocksdb_queues import unit_key
 from store_core.store.read.lookup.explanation import LookUpCosts
 from store_core.store.read.option_values import ReadMode
@@ -21,6 +25,7 @@ from store_core.store.read.read_plan import ReadPlan, plan_and_walk
 from tests.builders import BLANK_SIZE, LogBuilder, Record
 from tests.dledger_logs import DLedgerLog
 from tests.store_core.files.rocksdbs import bound, bound_key, unit
+from tests.store_core.queue.index_builders import index_service, rules
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -293,3 +298,165 @@ def questions_about(root: Path, drawn: Random, most: int) -> list[dict[str, Any]
         found += [{"key": key} for key in (row["keys"] or [])[-1:]]
         found += [{"unique_key": row["unique_key"], "topic": [topic]}] if row["unique_key"] else []
     return found or [{"topic": "TopicA"}, {"key": "k1"}]
+
+
+_INDEXED_SEGMENT: Final = 2048
+_ROLLBACK: Final = 0x0C
+
+
+def _properties(number: int) -> dict[str, str]:
+    """Return the properties of a record: most have an id, many have words, some have nothing that is indexed."""
+    found = {"TAGS": f"Tag{number % 2}"}
+    if number % 5:
+        found["UNIQ_KEY"] = f"U{number}"
+    if number % 3:
+        found["KEYS"] = f"k{number} shared{number % 4}" if number % 2 else f"k{number}"
+    return found
+
+
+def keyed_store(root: Path, *, segments: int = 3, version: int = 0) -> LogBuilder:
+    """Write a store of small segments with queues and an index of a few files.
+
+    Stores of two versions have records in the same places, and other keys.
+    """
+    log = LogBuilder(_INDEXED_SEGMENT)
+    number = 10
+    while log.end < segments * _INDEXED_SEGMENT - _INDEXED_SEGMENT // 2:
+        topic, queue_id = f"t{number % 2}", number // 2 % 2
+        named = {name: value.swapcase() if version else value for name, value in _properties(number).items()}
+        log.append(b"x" * (number % 5), topic=topic, queue_id=queue_id, properties=named)
+        if number % 11 == 0:
+            log.append(b"gone", topic=topic, properties={"KEYS": "gone"}, sys_flag=_ROLLBACK)
+            log._next[topic, 0] -= 1
+        number += 1
+    log.write(root)
+    write_queues(root, log.records)
+    write_index(root, log.records)
+    return log
+
+
+def write_index(root: Path, records: list[Record], *, slots: int = 16, entries: int = 24) -> None:
+    """Write the index of records, as a broker does, in files of a few entries."""
+    pairs = [(row, hash_code(f"{record.topic!s}#{key}")) for row, record in enumerate(records) for key in _keys(record)]
+    rows, hashes = np.array(pairs, np.int64).reshape(-1, 2).T
+    offsets = np.array([record.physical_offset for record in records], np.int64)
+    times = np.array([record.store_timestamp for record in records], np.int64)
+    index = index_service(root / "index", rules(slots, entries))
+    index.put_keys(MessageKeys(offsets, times, rows, hashes.astype(np.int32)))
+    index.close()
+
+
+def _keys(record: Record) -> list[str]:
+    packed = record.properties
+    properties = parse_properties(decode_text(packed)) if isinstance(packed, bytes) else packed
+    if record.sys_flag & _ROLLBACK == _ROLLBACK:
+        return []
+    unique = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []
+    return unique + properties.get("KEYS", "").split()
+
+
+def questions(log: LogBuilder) -> list[dict[str, Any]]:
+    """Return options that ask for keys, each alone, and with what else narrows a read."""
+    records = [record for record in log.records if _keys(record)]
+    middle, last = records[len(records) // 2], records[-1]
+    found: list[dict[str, Any]] = [{"key": key} for record in (records[0], middle, last) for key in _keys(record)]
+    for key in ("shared1", "shared3"):
+        found += [
+            {"key": key, "topic": "t1"},
+            {"key": key, "queue_id": 1},
+            {"key": key, "topics_pattern": "t[01]", "tag": "Tag1"},
+            {"key": key, "starting_timestamp": middle.store_timestamp},
+            {"key": key, "ending_timestamp": middle.store_timestamp},
+            {"key": key, "topic": "t1", "starting_offsets": {"t1": {0: 3}}},
+            {"key": key, "starting_offsets": middle.physical_offset, "ending_offsets": last.physical_offset},
+        ]
+    ids = [key for each in records for key in _keys(each) if key.startswith("U")]
+    found += [{"unique_key": ids[0]}, {"unique_key": ids[-1], "topic": "t0,t1"}]
+    return [*found, {"key": "gone"}, {"key": "absent"}, {"key": "absent", "topic": "t0"}]
+
+
+_HEADER, _SLOTS, _ENTRIES = 40, 16, 24
+ENTRY = struct.Struct(">iqii")
+FIRST = _HEADER + 4 * _SLOTS + ENTRY.size
+_COUNT = struct.Struct(">i")
+_COUNT_AT = 36
+
+
+def index_files(root: Path) -> list[Path]:
+    """Return the index files of a store, oldest first."""
+    return sorted((root / "index").iterdir())
+
+
+def _change_entry(data: bytearray, count: int, random: Random) -> None:
+    """Change a field of an entry, or swap two entries."""
+    one, two = (FIRST + ENTRY.size * random.randrange(min(count, _ENTRIES) - 1) for _ in range(2))
+    entry, second = list(ENTRY.unpack_from(data, one)), ENTRY.unpack_from(data, two)
+    values = {
+        0: [0, entry[0] ^ 1 << random.randrange(31), second[0]],
+        1: [0, -1, 2**62, entry[1] + random.choice([-1, 1, 100]), second[1]],
+        3: [0, -1, entry[3] + 1, second[3], 2**31 - 1],
+    }
+    field = random.choice([0, 1, 3, None])
+    if field is None:
+        ENTRY.pack_into(data, two, *entry)
+        entry = list(second)
+    else:
+        entry[field] = random.choice(values[field])
+    ENTRY.pack_into(data, one, *entry)
+
+
+def _change_bytes(data: bytearray, count: int, random: Random) -> None:
+    """Change the header, a slot, or bytes of entries."""
+    at = FIRST + ENTRY.size * random.randrange(min(count, _ENTRIES) - 1)
+    kind = random.randrange(6)
+    if kind == 0:
+        _COUNT.pack_into(data, _COUNT_AT, random.choice([0, 1, count - 1, count + 1, -1, 2**31 - 1]))
+    elif kind == 1:
+        _COUNT.pack_into(data, _HEADER + 4 * random.randrange(_SLOTS), random.choice([0, -1, 1, count - 1, count, 99]))
+    elif kind == 2:
+        data[at:] = data[at + ENTRY.size :] + bytes(ENTRY.size)
+    elif kind == 3:
+        del data[random.randrange(len(data)) :]
+    elif kind == 4:
+        data[at : at + 4 * ENTRY.size] = bytes(4 * ENTRY.size)
+    else:
+        data[random.randrange(_HEADER, len(data))] ^= 1 << random.randrange(8)
+
+
+def swap_links(data: bytearray, count: int, random: Random) -> None:
+    """Swap the links of two entries of one slot, so that each entry still has one link to it.
+
+    One then leads to itself, or to a later entry, and is in no chain, unless the entries are the same.
+    """
+    places = [FIRST + ENTRY.size * number for number in range(min(count, _ENTRIES) - 1)]
+    slot_of = {at: ENTRY.unpack_from(data, at)[0] % _SLOTS for at in places}
+    one = random.choice(places)
+    two = random.choice([at for at in places if slot_of[at] == slot_of[one]])
+    first, second = (ENTRY.unpack_from(data, at) for at in (one, two))
+    ENTRY.pack_into(data, one, *first[:3], second[3])
+    ENTRY.pack_into(data, two, *second[:3], first[3])
+
+
+def _change_files(root: Path, other: Path, path: Path, random: Random) -> None:
+    """Remove a file, rename it, or put another in its place."""
+    kind = random.randrange(4)
+    if kind == 0:
+        path.unlink()
+    elif kind == 1:
+        path.rename(path.with_name(f"{random.randrange(10**17):017d}"))
+    else:
+        path.write_bytes(random.choice(index_files(root) if kind == 2 else index_files(other)).read_bytes())
+
+
+def lie_in_index(root: Path, other: Path, random: Random) -> None:
+    """Change an index file, or the files, in one place."""
+    path = random.choice([*index_files(root), root])
+    if path == root:
+        return
+    data = bytearray(path.read_bytes())
+    if random.randrange(4) == 0 or len(data) < FIRST + _ENTRIES * ENTRY.size:
+        _change_files(root, other, path, random)
+        return
+    count = max(_COUNT.unpack_from(data, _COUNT_AT)[0], 2)
+    random.choice([_change_entry, _change_bytes, swap_links])(data, count, random)
+    path.write_bytes(data)

@@ -14,9 +14,19 @@ from hypothesis import strategies as st
 from store_core import explain, read_messages
 from tests.budgets import budget
 from tests.builders import LogBuilder
-from tests.store_core.store.read.index_lies import ENTRY, FIRST, index_files, lie_in_index, swap_links
-from tests.store_core.store.read.index_stores import keyed_store, questions, write_index
-from tests.store_core.store.read.lookup_stores import keeps_the_promise, same_as_scan, write_queues
+from tests.store_core.store.read.lookup_stores import (
+    ENTRY,
+    FIRST,
+    index_files,
+    keeps_the_promise,
+    keyed_store,
+    lie_in_index,
+    questions,
+    same_as_scan,
+    swap_links,
+    write_index,
+    write_queues,
+)
 
 if TYPE_CHECKING:
     from pathlib import Path

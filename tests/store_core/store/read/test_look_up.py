@@ -7,17 +7,18 @@ import random
 import shutil
 import struct
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core import InvalidOptionError, ReadOptions, explain, plan_ranges, read_messages
+from store_core import InvalidOptionError, ReadOptions, StoreError, explain, plan_ranges, read_messages
 from store_core.snapshot.config import RECOVERY_MARGIN_MS
 from store_core.store.read.lookup.explanation import ReadExplanation
 from tests.budgets import budget
 from tests.builders import BODY_AT, LogBuilder, Record
+from tests.store_core.store.damaged_stores import damaged_archives, unpack_damaged
 from tests.store_core.store.read.lookup_stores import (
     ALWAYS,
     OPTIONS,
@@ -302,3 +303,45 @@ def test_a_store_without_queues_is_scanned(tmp_path: Path) -> None:
     log.write(tmp_path)
 
     assert same_as_scan(tmp_path, topic="t0").explanation.why == "there are no queues and no index beside the log"
+
+
+ARCHIVES: Final = damaged_archives()
+_STEP: Final = 16
+
+
+def _questions_of(root: Path, random: random.Random) -> list[dict[str, Any]]:
+    columns = ["topic", "queue_id", "queue_offset", "physical_offset", "keys", "unique_key"]
+    try:
+        rows = read_messages(root, columns=columns, mode="DROPMALFORMED").read_all().to_pylist()
+    except StoreError:
+        return [{"topic": "TopicA"}, {"key": "k1"}]
+    found: list[dict[str, Any]] = []
+    for row in random.sample(rows, min(2, len(rows))):
+        topic, queue_id, offset = row["topic"], row["queue_id"], row["queue_offset"]
+        found += [
+            {"topic": [topic]},
+            {"queue_id": queue_id, "starting_offsets": {topic: {queue_id: offset}}},
+            {"physical_offset": row["physical_offset"]},
+        ]
+        found += [{"key": key} for key in (row["keys"] or [])[-1:]]
+        found += [{"unique_key": row["unique_key"], "topic": [topic]}] if row["unique_key"] else []
+    return found
+
+
+def _look_up(archive: Path, directory: Path) -> set[str]:
+    root = unpack_damaged(archive, directory) / "store"
+    drawn = random.Random(archive.name)  # noqa: S311 -- reproducible
+    return {keeps_the_promise(root, **options) for options in _questions_of(root, drawn)}
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("archive", ARCHIVES[::_STEP], ids=lambda archive: archive.name.split(".")[0])
+def test_a_look_up_in_a_damaged_store_keeps_the_promise(archive: Path, tmp_path: Path) -> None:
+    _look_up(archive, tmp_path)
+
+
+@pytest.mark.soak
+def test_a_look_up_in_any_damaged_store_keeps_the_promise(tmp_path: Path) -> None:
+    plans = {plan for archive in ARCHIVES for plan in _look_up(archive, tmp_path)}
+
+    assert {"scan", "queues", "index", "position"} <= plans

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A store in an object store or another file system is read as on a local disk, whatever the storage does."""
+"""A store that is elsewhere is read as on a local disk, listed by few requests, and no failure goes unsaid."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreAcc
 from store_core.files import remote_bytes, storage
 from store_core.snapshot import log_end
 from store_core.store.read.read_options import ReadOptions
+from store_core.store.read.read_plan import plan_ranges
+from tests.benchmarks.segments import make_log
+from tests.golden_stores import GoldenStore, find_golden_store, golden_stores, stores_of_kind, unpack
 from tests.object_store import BUCKET, SECRET, Faults, ObjectStore
 from tests.stores_in_memory import in_memory
 
@@ -27,8 +30,8 @@ if TYPE_CHECKING:
 
     from tests.golden_stores import UnpackedStore
 
+
 MODES = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
-pytestmark = pytest.mark.usefixtures("no_pauses", "no_chance")
 
 STORES = ("4.3.0/tx", "4.9.7/tx", "5.3.3/compressed", "5.3.3/propcrc", "5.3.3/v2topic", "5.5.0/bcq")
 
@@ -75,6 +78,7 @@ def check_equal(root: Path, url: str, **options: Any) -> None:  # noqa: ANN401 -
         assert expected == found
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("name", STORES)
 def test_golden_store_reads_as_on_disk(name: str, golden: Callable[[str], UnpackedStore]) -> None:
@@ -84,6 +88,7 @@ def test_golden_store_reads_as_on_disk(name: str, golden: Callable[[str], Unpack
         check_equal(store.root, url, mode=mode, release=store.golden.release)
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 @pytest.mark.usefixtures("small_blocks")
 @pytest.mark.parametrize("seed", range(8))
 def test_damaged_store_reads_as_on_disk(seed: int, golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
@@ -93,6 +98,7 @@ def test_damaged_store_reads_as_on_disk(seed: int, golden: Callable[[str], Unpac
         check_equal(root, url, mode=mode)
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 @pytest.mark.usefixtures("small_blocks")
 def test_faults_in_every_tenth_request_change_nothing(
     server: ObjectStore, golden: Callable[[str], UnpackedStore], caplog: pytest.LogCaptureFixture
@@ -107,6 +113,7 @@ def test_faults_in_every_tenth_request_change_nothing(
     assert SECRET not in caplog.text
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_planning_asks_for_little(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
     store = golden("5.3.3/tx")
     url = server.upload(store.root, "planned")
@@ -119,6 +126,7 @@ def test_planning_asks_for_little(server: ObjectStore, golden: Callable[[str], U
     assert server.faults.bytes_sent <= last + (64 << 10)
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_segment_that_is_replaced_after_planning_is_an_error(
     server: ObjectStore, golden: Callable[[str], UnpackedStore]
 ) -> None:
@@ -133,6 +141,7 @@ def test_segment_that_is_replaced_after_planning_is_an_error(
         reader.read_all()
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_segment_that_is_replaced_while_it_is_read_is_an_error(
     server: ObjectStore, golden: Callable[[str], UnpackedStore]
 ) -> None:
@@ -148,6 +157,7 @@ def test_segment_that_is_replaced_while_it_is_read_is_an_error(
         reader.read_all()
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_what_is_not_a_segment_is_left_out(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
     root = golden("5.3.3/tx").root
     url = server.upload(root / "commitlog", "odd/commitlog").removesuffix("/commitlog")
@@ -158,6 +168,7 @@ def test_what_is_not_a_segment_is_left_out(server: ObjectStore, golden: Callable
     assert rows(root) == rows(f"{url}/commitlog", storage=server.settings)
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_store_is_read_as_of_a_time(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
     root = golden("5.3.3/tx").root
     url = server.upload(root / "commitlog", "as-of/commitlog").removesuffix("/commitlog")
@@ -166,6 +177,7 @@ def test_store_is_read_as_of_a_time(server: ObjectStore, golden: Callable[[str],
     assert rows(root, as_of=middle) == rows(url, as_of=middle, storage=server.settings)
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_one_segment_is_read_by_its_name(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
     store = golden("5.3.3/tx")
     server.upload(store.root / "commitlog", "single/commitlog")
@@ -173,11 +185,13 @@ def test_one_segment_is_read_by_its_name(server: ObjectStore, golden: Callable[[
     assert rows(store.segments[0]) == rows(url, storage=server.settings)
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_missing_store_is_named(server: ObjectStore) -> None:
     with pytest.raises(StoreNotFoundError, match=f"s3://{BUCKET}/nowhere"):
         read_messages(f"s3://{BUCKET}/nowhere", storage=server.settings)
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_storage_that_does_not_answer_is_an_error_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(storage, "_MOST", 1)
     settings = {
@@ -192,12 +206,14 @@ def test_storage_that_does_not_answer_is_an_error_without_secrets(monkeypatch: p
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_secrets_are_in_no_text_about_options() -> None:
     options = ReadOptions.parse(storage={"secret_key": SECRET, "region": "here"})
     assert SECRET not in repr(options)
     assert options == pickle.loads(pickle.dumps(options))  # noqa: S301 -- as tasks get them
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 @pytest.mark.parametrize("url", [f"s3://user:{SECRET}@bucket/store", f"s3://bucket/store?secret_key={SECRET}"])
 def test_secret_in_url_is_rejected(url: str) -> None:
     with pytest.raises(InvalidOptionError) as caught:
@@ -205,11 +221,191 @@ def test_secret_in_url_is_rejected(url: str) -> None:
     assert SECRET not in str(caught.value)
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_unknown_setting_is_rejected_with_the_nearest_name() -> None:
     with pytest.raises(InvalidOptionError, match=r"storage\.regoin; did you mean 'region'"):
         read_messages("s3://bucket/store", storage={"regoin": "x"})
 
 
+@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_unknown_scheme_says_what_to_install() -> None:
     with pytest.raises(StoreError, match="nosuch"):
         read_messages("nosuch://bucket/store")
+
+
+_SEGMENT = 1 << 12
+_SEGMENTS = 1000
+_TIMED = 40
+_KEY = 300
+"""More bytes than a key takes in a listing."""
+
+
+@pytest.fixture(scope="module")
+def wide(running_server: ObjectStore, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """Provide a store of 1,000 segments, on a disk and in the bucket."""
+    root = make_log(tmp_path_factory.mktemp("wide"), _SEGMENTS * _SEGMENT, _SEGMENT, 300)
+    for segment in (root / "commitlog").iterdir():
+        running_server.place(f"wide/commitlog/{segment.name}", segment.read_bytes())
+    return root, f"s3://{BUCKET}/wide"
+
+
+def plan(server: ObjectStore, url: str, **options: object) -> Faults:
+    """Plan a read, and return what was asked of the server."""
+    server.faults = counted = Faults()
+    plan_ranges(url, ReadOptions.parse(storage=server.settings, **options))
+    return counted
+
+
+@pytest.mark.usefixtures("no_chance")
+def test_planning_1000_segments_lists_them_and_reads_the_last(server: ObjectStore, wide: tuple[Path, str]) -> None:
+    asked = plan(server, wide[1])
+    assert 3 >= asked.lists  # the root, and two pages of at most 1,000 keys
+    assert 2 >= asked.gets
+    assert 2 * _SEGMENT + _KEY * _SEGMENTS >= asked.bytes_sent
+    assert 8 >= asked.heads
+
+
+@pytest.mark.usefixtures("no_chance")
+def test_time_filters_read_the_head_of_each_segment_once(server: ObjectStore, tmp_path: Path) -> None:
+    root = make_log(tmp_path, _TIMED * _SEGMENT, _SEGMENT, 300)
+    for segment in (root / "commitlog").iterdir():
+        server.place(f"timed/commitlog/{segment.name}", segment.read_bytes())
+    asked = plan(server, f"s3://{BUCKET}/timed", starting_timestamp=0)
+    assert _TIMED <= asked.gets <= _TIMED + 2
+    assert 2 * _TIMED + 8 >= asked.heads
+
+
+@pytest.mark.usefixtures("no_chance")
+def test_1000_segments_have_the_rows_of_the_disk(server: ObjectStore, wide: tuple[Path, str]) -> None:
+    root, url = wide
+    bounds = {"starting_offsets": 990 * _SEGMENT, "columns": ["topic", "physical_offset"]}
+    server.faults = asked = Faults()
+    found = read_messages(url, storage=server.settings, **bounds).read_all()  # type: ignore[arg-type]  # of two types
+    assert read_messages(root, **bounds).read_all() == found  # type: ignore[arg-type]  # as above
+    assert 24 >= asked.gets
+
+
+@pytest.mark.usefixtures("no_chance")
+@pytest.mark.parametrize("count", [2_500, pytest.param(10_000, marks=pytest.mark.soak)])
+def test_keys_that_are_no_segments_are_left_out_however_many(count: int, server: ObjectStore, tmp_path: Path) -> None:
+    root = make_log(tmp_path, 2 * _SEGMENT, _SEGMENT, 300)
+    for segment in (root / "commitlog").iterdir():
+        server.place(f"crowd/commitlog/{segment.name}", segment.read_bytes())
+    for number in range(count):
+        server.place(f"crowd/commitlog/{number:019d}", b"x")
+    server.faults = asked = Faults()
+    url = f"s3://{BUCKET}/crowd"
+    assert read_messages(root).read_all() == read_messages(url, storage=server.settings).read_all()
+    assert 3 + count // 1000 >= asked.lists
+
+
+@pytest.mark.usefixtures("no_chance")
+def test_keys_that_look_like_segments_or_directories_are_left_out(server: ObjectStore, tmp_path: Path) -> None:
+    root = make_log(tmp_path, 2 * _SEGMENT, _SEGMENT, 300)
+    for segment in (root / "commitlog").iterdir():
+        server.place(f"like/commitlog/{segment.name}", segment.read_bytes())
+    beside = [
+        f"like/commitlog/{2 * _SEGMENT:020d}/inner",  # a directory with a segment's name
+        f"like/commitlog/{3 * _SEGMENT:020d}/",  # an empty "directory"
+        f"like/commitlog/ {4 * _SEGMENT:020d}",
+        f"like/commitlog/{5 * _SEGMENT:020d}.bak",
+        f"like/commitlog/-{_SEGMENT:019d}",
+        "like/commitlog/\uff10" + f"{6 * _SEGMENT:019d}",  # a digit of another script
+        "like/commitlog/99999999999999999999",
+        f"like/{7 * _SEGMENT:020d}",  # beside the log
+        f"like/commitlog-old/{8 * _SEGMENT:020d}",
+    ]
+    for key in beside:
+        server.place(key, b"" if key.endswith("/") else b"x")
+    url = f"s3://{BUCKET}/like"
+    assert read_messages(root).read_all() == read_messages(url, storage=server.settings).read_all()
+
+
+@pytest.mark.usefixtures("no_chance")
+def test_empty_directory_has_nothing_to_read(server: ObjectStore) -> None:
+    server.place("void/commitlog/", b"")
+    with pytest.raises(StoreNotFoundError, match=f"s3://{BUCKET}/void"):
+        read_messages(f"s3://{BUCKET}/void", storage=server.settings)
+
+
+SLICE = ("4.3.0/tx", "5.3.3/torn-garble", "5.5.0/bcq")
+OTHER_KINDS = ("cancelled-timers", "cqdouble", "dledger", "rocksdb", "rockskv", "timer")
+NARROW = ("topic", "queue_offset", "store_size")
+
+
+def load_little(monkeypatch: pytest.MonkeyPatch, size: int) -> None:
+    """Request few bytes at a time, so that small stores take many requests."""
+    monkeypatch.setattr(remote_bytes, "_BLOCK", size)
+    monkeypatch.setattr(remote_bytes, "_AHEAD", 8 * size)
+
+
+def rows_or_error(path: object, **options: Any) -> pa.Table | str:  # noqa: ANN401 -- any option
+    """Read all rows, or return the error without the store's place."""
+    try:
+        return read_messages(path, **options).read_all()  # type: ignore[arg-type]  # a path or a URL
+    except StoreError as error:
+        return f"{type(error).__name__}: {str(error).replace(str(path), 'STORE')}"
+
+
+def everything() -> list[GoldenStore]:
+    """Return all golden stores there are, whose messages can be read by URL."""
+    return [*golden_stores(), *(store for kind in OTHER_KINDS for store in stores_of_kind(kind))]
+
+
+def check_through_faults(
+    store: GoldenStore, server: ObjectStore, directory: Path, caplog: pytest.LogCaptureFixture
+) -> Faults:
+    """Read a store with faults of all kinds, and compare rows, and failures with what the log says of them."""
+    root = unpack(store, directory).root
+    parts = [path for path in root.iterdir() if path.name == "commitlog" or path.name.startswith("dledger-")]
+    url = f"s3://{server.bucket}/{store.name}"
+    for part in parts:
+        for path in part.rglob("*"):
+            if path.is_file():
+                server.place(f"{store.name}/{path.relative_to(root)}", path.read_bytes())
+    server.faults = faults = Faults(every=10)
+    caplog.clear()
+    with caplog.at_level(logging.WARNING, "store_core"):
+        for options in ({"mode": "PERMISSIVE"}, {"mode": "FAILFAST"}, {"columns": NARROW}):
+            given = {"release": store.release, **options}
+            assert rows_or_error(root, **given) == rows_or_error(url, storage=server.settings, **given), options
+    told = sum(" of 8 follows" in line for line in caplog.messages)
+    # A short answer is noticed by one more request, which may fail, too: one attempt then, and one warning.
+    assert faults.failed - faults.injected["short"] <= told <= faults.failed
+    assert SECRET not in caplog.text
+    return faults
+
+
+@pytest.mark.golden
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.parametrize("name", SLICE)
+def test_faults_of_all_kinds_change_nothing_and_are_reported(
+    name: str,
+    server: ObjectStore,
+    golden_directory: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    load_little(monkeypatch, 1 << 13)
+    faults = check_through_faults(find_golden_store(name), server, golden_directory, caplog)
+    assert set(faults.kinds) == set(faults.injected)
+
+
+@pytest.mark.golden
+@pytest.mark.usefixtures("no_pauses")
+@pytest.mark.soak
+@pytest.mark.parametrize("store", everything(), ids=lambda store: store.name)
+def test_every_golden_store_reads_through_faults_as_on_a_disk(
+    store: GoldenStore,
+    server: ObjectStore,
+    golden_directory: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    record_property: Callable[[str, object], None],
+) -> None:
+    load_little(monkeypatch, 1 << 15)
+    faults = check_through_faults(store, server, golden_directory, caplog)
+    record_property("requests", faults.asked)
+    for kind, times in faults.injected.items():
+        record_property(kind, times)
+    assert faults.failed

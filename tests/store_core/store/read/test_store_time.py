@@ -1,15 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
+"""Times: ranges of store times, a read as of a time, and times relative to the log's last message."""
+
 from __future__ import annotations
 
 import re
+import tempfile
 from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
+from itertools import takewhile
+from pathlib import Path
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from store_core.errors import InvalidOptionError
+from store_core import InvalidOptionError, ReadOptions, explain, read_messages, read_view
+from store_core.answers.store_transactions import Transactions
+from store_core.store.read.read_options import is_relative, with_absolute_times
+from store_core.store.read.read_plan import log_end_at, plan_ranges
 from store_core.store.read.store_time import parse_zone, store_time
+from tests.budgets import budget
+from tests.builders import FIRST_STORE_TIMESTAMP, LogBuilder
+from tests.store_core.command.calls import call
 
 MAY = 1714521600000
 """2024-05-01 in UTC."""
@@ -231,3 +245,160 @@ def test_digits_that_look_like_a_time_and_are_none_are_refused(digits: str) -> N
 )
 def test_other_numbers_are_ms(number: int) -> None:
     assert store_time("starting_timestamp", number) == number == store_time("starting_timestamp", str(number))
+
+
+SIZE = 1024
+SECOND = 1000
+
+
+def log_of(times: list[int]) -> LogBuilder:
+    log = LogBuilder(SIZE)
+    for number, time in enumerate(times):
+        log.append(b"x" * 40, topic=f"t{number % 2}", store_timestamp=FIRST_STORE_TIMESTAMP + time * SECOND)
+    return log
+
+
+def offsets_before(root: Path, **options: object) -> list[int]:
+    found = read_messages(root, columns=["physical_offset"], **options).read_all()  # type: ignore[arg-type]
+    return list(found["physical_offset"].to_pylist())
+
+
+@budget(0.3)
+@given(
+    steps=st.lists(st.integers(-50, 3600), min_size=1, max_size=40),
+    at=st.integers(-10, 41),
+    topic=st.sampled_from([None, "t0", "t1"]),
+)
+def test_the_rows_are_those_before_the_first_record_of_that_time(
+    tmp_path_factory: pytest.TempPathFactory, steps: list[int], at: int, topic: str | None
+) -> None:
+    """The clock is set back by less than a minute now and then, also in the middle of a segment."""
+    times = [sum(steps[: end + 1]) for end in range(len(steps))]
+    log = log_of(times)
+    root = log.write(tmp_path_factory.mktemp("store"))
+    time = FIRST_STORE_TIMESTAMP + times[min(max(at, 0), len(times) - 1)] * SECOND + (at == 41) - (at < 0)
+    there = list(takewhile(lambda record: record.store_timestamp < time, log.records))
+
+    after = log.records[len(there) :]
+    assert (after[0].physical_offset if after else None) == log_end_at(root, time)
+    assert offsets_before(root, as_of=time, topic=topic) == [
+        record.physical_offset for record in there if topic in (None, record.topic)
+    ]
+
+
+def test_a_plan_is_as_of_a_time_of_the_log_that_the_configuration_names(tmp_path: Path) -> None:
+    log_of([0, 1, 2, 3]).write(tmp_path / "elsewhere")
+    config = tmp_path / "broker.conf"
+    config.write_text(f"storePathRootDir={tmp_path}\nstorePathCommitLog={tmp_path / 'elsewhere' / 'commitlog'}\n")
+    time = FIRST_STORE_TIMESTAMP + 2 * SECOND
+
+    assert 2 == len(offsets_before(tmp_path, as_of=time, config=config))
+    assert "1 file" in str(explain(tmp_path, as_of=time, config=config))
+
+
+def test_a_record_whose_clock_was_set_back_is_not_there_though_its_time_is_earlier(tmp_path: Path) -> None:
+    log = log_of([0, 30, 10, 40])
+    root = log.write(tmp_path / "store")
+    time = FIRST_STORE_TIMESTAMP + 20 * SECOND
+
+    assert [log.records[0].physical_offset] == offsets_before(root, as_of=time)
+    assert [0, 2] == [log.records.index(each) for each in log.records if each.store_timestamp < time]
+
+
+def test_other_bounds_hold_as_well(tmp_path: Path) -> None:
+    log = log_of(list(range(20)))
+    root = log.write(tmp_path / "store")
+    at = [record.physical_offset for record in log.records]
+    times = [record.store_timestamp for record in log.records]
+
+    assert at[3:7] == offsets_before(root, as_of=times[7], starting_offsets=at[3])
+    assert at[3:5] == offsets_before(root, as_of=times[7], starting_offsets=at[3], ending_offsets=at[5])
+    assert at[2:5] == offsets_before(root, as_of=times[7], starting_timestamp=times[2], ending_timestamp=times[5])
+    assert at[:7] == offsets_before(root, as_of=times[7], ending_timestamp=times[9])
+    assert [] == offsets_before(root, as_of=times[0])
+    assert [] == offsets_before(root, as_of=times[5], physical_offset=at[6])
+
+
+def test_what_is_after_the_time_is_neither_read_nor_looked_at(tmp_path: Path) -> None:
+    log = log_of(list(range(0, 4000, 100)))
+    damaged = log.records[-1]
+    log.flip(damaged.physical_offset + 4)
+    root = log.write(tmp_path / "store")
+    plan = plan_ranges(root, ReadOptions.parse(as_of=log.records[10].store_timestamp))
+
+    assert log.records[10].physical_offset == plan.ranges[-1].end
+    assert plan.end is None
+    assert plan.notes == ()
+
+
+def test_a_time_needs_a_zone() -> None:
+    with pytest.raises(InvalidOptionError, match="option asOf"):
+        ReadOptions.parse(as_of="2024-05-01T12:00:00")
+
+    assert ReadOptions.parse(as_of="2024-05-01T12:00:00", time_zone="UTC").as_of == 1714564800000
+
+
+UNITS = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+
+
+def log_at(times: list[int], root: Path, preallocated: int = 1) -> Path:
+    log = LogBuilder(2048)
+    for time in times:
+        log.append(b"x" * 300, store_timestamp=FIRST_STORE_TIMESTAMP + time)
+    return log.write(root, preallocated=preallocated)
+
+
+def offsets(store: Path, **options: Any) -> list[int]:  # noqa: ANN401 -- of `read_messages`
+    return read_messages(store, columns=["physical_offset"], **options).read_all().column(0).to_pylist()  # type: ignore[no-any-return]
+
+
+@budget(0.5)
+@given(
+    times=st.lists(st.integers(0, 10**9), min_size=1, max_size=12),
+    count=st.integers(0, 999),
+    unit=st.sampled_from([*UNITS]),
+    option=st.sampled_from(["starting_timestamp", "ending_timestamp", "as_of"]),
+    preallocated=st.integers(0, 2),
+)
+def test_it_is_the_time_that_long_before_the_last_message(
+    times: list[int], count: int, unit: str, option: str, preallocated: int
+) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        store = log_at(times, Path(directory), preallocated)
+        absolute = FIRST_STORE_TIMESTAMP + times[-1] - count * UNITS[unit]
+
+        assert {option: absolute} == with_absolute_times(store, {option: f"-{count}{unit}"})
+        assert offsets(store, **{option: absolute}) == offsets(store, **{option: f" -{count}{unit}"})
+
+
+@pytest.mark.parametrize("text", ["-15", "15m", "-15 m", "-m", "-1.5h", "--1h", "-1y", "-1hm", "now", "2024-05-01"])
+def test_other_texts_are_no_relative_times(text: str) -> None:
+    assert not is_relative(text)
+
+
+def test_a_log_without_messages_has_none(tmp_path: Path) -> None:
+    store = log_at([], tmp_path)
+
+    with pytest.raises(InvalidOptionError, match="and there is none"):
+        offsets(store, starting_timestamp="-15m")
+
+
+def test_a_command_a_view_and_an_explanation_take_it(tmp_path: Path) -> None:
+    store = log_at([0, 60_000, 120_000], tmp_path)
+    rows = call("cat", store, "--starting-timestamp", "-90s", "--format", "jsonl").rows
+
+    assert 2 == len(rows)
+    assert 2 == int(call("count", store, "--starting-timestamp", "-90s", "--format", "jsonl").rows[0]["messages"])
+    assert 1 == read_view(store, "messages", ending_timestamp="-1m").read_all().num_rows
+    assert str(explain(store, starting_timestamp=FIRST_STORE_TIMESTAMP + 30_000)) == str(
+        explain(store, starting_timestamp="-90s")
+    )
+    assert 2 == call("cat", store, "--starting-timestamp", "-1y").code
+
+
+def test_an_answer_takes_it(tmp_path: Path) -> None:
+    store = log_at([0, 60_000], tmp_path)
+    absolute = Transactions(now=FIRST_STORE_TIMESTAMP).ask(store)
+
+    assert absolute.to_json() == Transactions(now="-1m").ask(store).to_json()  # type: ignore[arg-type]
+    assert call("transactions", store, "--now", "-1m").text == absolute.to_text(None) + "\n"

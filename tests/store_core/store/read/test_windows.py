@@ -5,30 +5,35 @@ from __future__ import annotations
 
 import errno
 import os
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
-from store_core import read_messages
+from store_core import CorruptRecordError, ReadOptions, plan_ranges, read_messages, read_range
 from store_core.errors import SegmentVanishedError, StoreAccessError
 from store_core.files import local_bytes
 from store_core.files.segment_source import Segment, open_segment
 from store_core.format import salvage
 from store_core.format.columnar import chain
 from store_core.store.read import message_reader
+from store_core.store.read import picks as picked_records
+from store_core.store.read.picks import NO_QUEUE, Picks, PickWindows
 from tests.builders import BODY_LENGTH_AT, MAGIC_AT, LogBuilder
 from tests.dledger_logs import DLedgerLog
 from tests.store_core.store.read.test_remote_reads import MODES, damaged, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
-    import numpy as np
     import numpy.typing as npt
 
+    from store_core.store.read.ranges import ReadRange
     from tests.golden_stores import UnpackedStore
+
 
 SEGMENT = 1 << 16
 STORES = ("4.3.0/tx", "4.9.7/basic", "5.3.3/compressed", "5.3.3/v2topic", "5.5.0/bcq")
@@ -207,3 +212,83 @@ def test_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(os, "preadv", short)
     assert expected == read_messages(tmp_path).read_all()
+
+
+BODIES = ReadOptions(columns=("physical_offset", "body"))
+
+
+@pytest.fixture(params=[0, 1 << 20], ids=["read again", "kept"])
+def part(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ReadRange:
+    """Pick each third record of a range, in windows of a few; what was checked is kept, or read again."""
+    monkeypatch.setattr(picked_records, "_AT_ONCE", 800)
+    monkeypatch.setattr(picked_records, "_MOST_KEPT", request.param)
+    log = LogBuilder(1 << 13)
+    log.fill(2)
+    log.write(tmp_path)
+    whole = plan_ranges(tmp_path, ReadOptions()).ranges[0]
+    records = [record for record in log.records if record.physical_offset < whole.segment.end_offset][::3]
+    starts = np.array([record.physical_offset for record in records], np.int64)
+    sizes = np.array([record.size for record in records], np.int64)
+    unnamed = np.full(starts.size, NO_QUEUE, np.int32), np.zeros(starts.size, np.int64)
+    return replace(whole, picks=Picks(starts, sizes, *unnamed))
+
+
+def windows_of(part: ReadRange) -> PickWindows:
+    """Open the picked records of a range."""
+    assert part.picks is not None
+    return PickWindows(part.picks, part.segment, part.data_end)
+
+
+def test_rows_are_those_of_the_records(part: ReadRange) -> None:
+    options = ReadOptions(columns=("physical_offset", "store_size", "body", "topic"))
+    found = [row for batch in read_range(part, options) for row in batch.to_pylist()]
+
+    scanned = [row for batch in read_range(replace(part, picks=None), options) for row in batch.to_pylist()]
+    assert part.picks is not None
+    assert found == [row for row in scanned if row["physical_offset"] in part.picks.starts]
+    assert len(found) > 2
+
+
+def test_batches_have_as_many_rows_as_requested(part: ReadRange) -> None:
+    batches = list(read_range(part, ReadOptions(columns=("topic",), max_records_per_batch=2)))
+
+    assert {batch.num_rows for batch in batches[:-1]} == {2}
+
+
+@pytest.mark.parametrize("row", [0, -1])
+@pytest.mark.parametrize("shift", [1, -1, 1 << 40, -(1 << 40)])
+def test_a_record_that_is_elsewhere_is_found_out(part: ReadRange, row: int, shift: int) -> None:
+    assert part.picks is not None
+    starts = part.picks.starts.copy()
+    starts[row] += shift
+    with windows_of(replace(part, picks=replace(part.picks, starts=starts))) as windows:
+        assert windows.check() == starts[row]
+
+
+def test_what_changes_after_the_check_is_not_decoded(part: ReadRange) -> None:
+    path = Path(part.segment.path)
+    whole = path.read_bytes()
+    with windows_of(part) as windows:
+        assert windows.check() is None
+        path.write_bytes(bytes(len(whole)))
+        if picked_records._MOST_KEPT:
+            assert sum(len(window.picks) for window in windows.checked()) == len(part.picks or ())
+        else:
+            with pytest.raises(CorruptRecordError, match="record changed while it was read") as raised:
+                list(windows.checked())
+            assert raised.value.offset == (part.picks.starts[0] if part.picks else None)
+
+
+def test_a_damaged_body_is_an_error_at_its_place_in_the_log(part: ReadRange) -> None:
+    assert part.picks is not None
+    path, at = Path(part.segment.path), int(part.picks.starts[2])
+    data = bytearray(path.read_bytes())
+    data[at - part.segment.start_offset + 8] ^= 1  # of the checksum
+    path.write_bytes(data)
+
+    rows: list[dict[str, object]] = []
+    with pytest.raises(CorruptRecordError) as raised:
+        rows.extend(row for batch in read_range(part, BODIES) for row in batch.to_pylist())
+    assert raised.value.offset == at
+    assert str(path) in str(raised.value)
+    assert [row["physical_offset"] for row in rows] == part.picks.starts[:2].tolist()

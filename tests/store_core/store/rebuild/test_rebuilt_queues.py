@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rebuilt queues equal those of the open store, also at the limits of a queue."""
+"""Rebuilt queues equal those of the open store, also at the limits of a queue, and in memory."""
 
 from __future__ import annotations
 
+import errno
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -16,17 +19,23 @@ from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.queue_path import QueueRules
 from store_core.store.rebuild.plan import RebuildRules
+from store_core.store.rebuild.queue_compare import StoredQueues
 from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
 from store_core.store.rebuild.segment_scan import SegmentUnits
+from store_core.store.segment_diff import JOINED, DifferingBytes, compare_bytes
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.queue.consume_queues import file_bytes
 from tests.store_core.queue.dispatch_logs import BORDER_OFFSETS, hostile_requests
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
+
+    import numpy.typing as npt
 
     from store_core.queue.queue_assignment import RefusedUnit
     from store_core.queue.unit_rows import QueueUnits
+
 
 RULES = QueueRules(consume_queue_file_size=100, batch_consume_queue_file_size=138, ext_file_size=100)
 LAST_INDEX = (2**63 - 1) // 100 * 5 - 1
@@ -115,3 +124,99 @@ def test_what_a_full_queue_can_not_take_is_refused_by_all(tmp_path: Path) -> Non
     assert refused == expected == queues.refused
     assert [(report.refused_count, report.units) for report in reports] == [(2, 1)]
     assert file_bytes(tmp_path / "rebuilt") == file_bytes(tmp_path / "open") == file_bytes(tmp_path / "batch")
+
+
+RELEASE_RULES: Final = QueueRules(consume_queue_file_size=100, batch_consume_queue_file_size=138, ext_file_size=100)
+
+
+def units_of(rules: RebuildRules, requests: list[DispatchRequest]) -> list[QueueUnits]:
+    units = SegmentUnits(rules, 7)
+    return [*units.add(RequestBatch(requests)), *units.rest()]
+
+
+@pytest.mark.parametrize("release", ["4.3", "5.3"])
+@given(data=st.data(), min_offset=st.sampled_from([0, 0, 1500, 2**40]))
+def test_what_is_kept_in_memory_is_what_is_loaded_from_the_files(
+    tmp_path_factory: pytest.TempPathFactory, release: Release, data: st.DataObject, min_offset: int
+) -> None:
+    root = tmp_path_factory.mktemp("q")
+    rules = replace(
+        RELEASE_RULES,
+        release=release,
+        batch_topics=frozenset({"B"}) if release == "5.3" else frozenset(),
+        is_ext_enabled=data.draw(st.booleans()),
+        is_multi_dispatch_enabled=data.draw(st.booleans()),
+    )
+    asked = RebuildRules(rules)
+    pieces = units_of(asked, data.draw(hostile_requests()))
+    kept = QueueWriters(asked, QueuePlace(root, None, FaultyFileSystem()))
+    written = QueueWriters(asked, QueuePlace(root, root, FaultyFileSystem()))
+    for piece in pieces:
+        kept.put(piece)
+        written.put(piece)
+
+    assert kept.finish() == written.finish()
+    with StoredQueues(root, rules) as stored:
+        for name, writer in kept.writers.items():
+            expected, found = stored.side(name, min_offset), writer.side(min_offset)
+            assert expected.indexes.tolist() == found.indexes.tolist()
+            assert expected.units.tolist() == found.units.tolist()
+
+
+def test_a_queue_on_a_failing_disk_is_given_up_at_once(tmp_path: Path) -> None:
+    """A broker tries for half a minute; a job would wait as long for each of its queues."""
+    disk, asked = FaultyFileSystem(), RebuildRules(RELEASE_RULES)
+    (piece,) = units_of(asked, [DispatchRequest("T", 0, 1000, 100, 0, 1, 0)])
+    disk.fail("open", errno.EIO, times=1)
+    writers = QueueWriters(asked, QueuePlace(tmp_path, tmp_path, disk))
+
+    with pytest.raises(OSError, match="Input/output error"):
+        writers.put(piece)
+
+
+def pairs() -> st.SearchStrategy[tuple[bytes, bytes]]:
+    """Return two equal strings in which some bytes of the second are then inverted."""
+    positions = st.lists(st.integers(0, 599), max_size=12)
+
+    def changed(data: bytes, at: list[int]) -> tuple[bytes, bytes]:
+        other = bytearray(data)
+        for position in at:
+            if position < len(other):
+                other[position] ^= 0xFF
+        return data, bytes(other)
+
+    return st.builds(changed, st.binary(min_size=0, max_size=600), positions)
+
+
+def chunks(data: npt.NDArray[np.uint8]) -> Callable[[int, int], npt.NDArray[np.uint8]]:
+    return lambda begin, end: data[begin:end]
+
+
+@given(pairs(), st.sampled_from([1, 7, 64, 100, 1 << 20]))
+def test_differing_ranges_equal_their_definition(pair: tuple[bytes, bytes], block: int) -> None:
+    a, b = (np.frombuffer(each, np.uint8) for each in pair)
+    found = DifferingBytes.between(chunks(a), chunks(b), a.size, block)
+
+    ranges = (found.begins.tolist(), found.ends.tolist(), found.counts.tolist())
+
+    assert compare_bytes(*pair) == list(zip(*ranges, strict=True))
+    assert blake2b(pair[0], digest_size=16).digest() == found.digest_a
+    assert blake2b(pair[1], digest_size=16).digest() == found.digest_b
+
+
+def test_ranges_are_one_with_less_than_the_joined_bytes_between_them() -> None:
+    data = bytes(JOINED + 1)
+    near = b"x" + data[: JOINED - 1] + b"x"
+    far = b"x" + data[:JOINED] + b"x"
+
+    assert [(0, JOINED + 1, 2)] == compare_bytes(bytes(len(near)), near)
+    assert [(0, 1, 1), (JOINED + 1, JOINED + 2, 1)] == compare_bytes(bytes(len(far)), far)
+
+
+def test_a_range_touches_what_has_a_byte_in_common_with_it() -> None:
+    a, b = np.zeros(300, np.uint8), np.zeros(300, np.uint8)
+    b[[100, 199]] = 1
+    found = DifferingBytes.between(chunks(a), chunks(b), a.size)
+    starts, stops = np.array([0, 90, 101, 150, 199, 200]), np.array([100, 101, 150, 200, 200, 300])
+
+    assert [False, True, False, True, True, False] == found.touches(starts, stops).tolist()

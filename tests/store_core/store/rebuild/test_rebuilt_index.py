@@ -1,13 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
-"""An index that releases with and without entries for tags have served is compared with the log."""
+"""A rebuilt index: compared with what releases served, and written by tasks of their own as by a single writer."""
 
 from __future__ import annotations
 
+import pickle
+import random
+import tempfile
 from collections import Counter
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,17 +20,30 @@ from hypothesis import strategies as st
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from store_core.answers import check
-from store_core.queue.index_format import INDEX_DTYPE
+from store_core.queue.index_format import INDEX_DTYPE, MessageKeys
+from store_core.queue.queue_path import QueueRules
 from store_core.snapshot import index
 from store_core.snapshot.index import KeyFile
+from store_core.store.parts import RunReader, RunSpill, SpilledRun, packed, unpacked
 from store_core.store.rebuild import segment_part
-from store_core.store.rebuild.index_files import _are_equal, _expected
+from store_core.store.rebuild.index_files import (
+    IndexFilesJob,
+    IndexReport,
+    IndexWriter,
+    KeptIndex,
+    _are_equal,
+    _expected,
+    slice_entries,
+)
 from tests.budgets import budget
+from tests.store_core.fakes import FakeClock
+from tests.store_core.rebuilt import index_files
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from store_core.format.release import Release
+
 
 CONFIG: Final = MessageStoreConfig(mapped_file_size_commit_log=4096, max_hash_slot_num=10, max_index_num=1000)
 COUNT: Final = 40
@@ -168,3 +185,98 @@ def test_pieces_are_equal_if_what_they_make_up_is(first: list[np.ndarray], secon
 
     assert np.array_equal(whole, other) == _are_equal(first, second)
     assert _are_equal(first, [whole])
+
+
+RELEASES: tuple[Release, ...] = ("4.3", "4.9", "5.3")
+
+
+class IndexedMessage(NamedTuple):
+    """What the index gets of a message.
+
+    * `size`: How far before the next one it says that it is; a broker takes a message wherever it says that it is.
+    """
+
+    size: int
+    delay: int
+    hashes: list[int]
+
+
+# few hashes, so that chains are long; time also goes back
+messages = st.lists(
+    st.builds(
+        IndexedMessage,
+        st.integers(100, 5000) | st.just(100) | st.integers(-300, 0),
+        st.integers(-3000, 90_000),
+        st.lists(st.integers(-(2**31), 2**31 - 1) | st.integers(0, 5), max_size=4),
+    ),
+    max_size=24,
+)
+
+
+def entries_of(some: list[IndexedMessage], first: int) -> MessageKeys:
+    offsets = np.cumsum([0] + [message.size for message in some])[:-1] + first
+    rows = [row for row, message in enumerate(some) for _ in message.hashes]
+    return MessageKeys(
+        offsets.astype(np.int64),
+        (np.cumsum([message.delay for message in some], dtype=np.int64) + 1_600_000_000_000 + first * 7),
+        np.array(rows, np.int64),
+        np.array([code for message in some for code in message.hashes], np.int32),
+    )
+
+
+def runs_of(made: list[IndexedMessage], cuts: list[int]) -> list[MessageKeys]:
+    edges = sorted({0, len(made), *(cut for cut in cuts if cut < len(made))})
+    firsts = np.cumsum([0] + [message.size for message in made]).tolist()
+    return [entries_of(made[start:stop], firsts[start]) for start, stop in pairwise(edges)]
+
+
+def write_by_one(made: list[MessageKeys], rules: QueueRules, root: Path) -> IndexReport:
+    writer = IndexWriter(rules, KeptIndex(), root, FakeClock())
+    for each in made:
+        writer.add(MessageKeys.of_table(unpacked(packed(each.to_table()))))
+    return writer.finish()
+
+
+def spilled(made: list[MessageKeys], directory: Path) -> list[SpilledRun]:
+    with RunSpill(directory) as spill:
+        return [spill.put(packed(each.to_table()), each) for each in made]
+
+
+@given(messages, st.lists(st.integers(0, 40)), st.integers(2, 12), st.sampled_from(RELEASES), st.integers(0, 99))
+def test_files_are_those_of_one_writer(
+    made: list[IndexedMessage], cuts: list[int], most: int, release: Release, seed: int
+) -> None:
+    rules = QueueRules(release=release, max_hash_slot_num=4, max_index_num=most)
+    with tempfile.TemporaryDirectory() as name:
+        root, runs = Path(name), runs_of(made, cuts)
+        expected = write_by_one(runs, rules, root / "one")
+        with RunReader() as reader:
+            slices = slice_entries(spilled(runs, root / "runs"), reader, most - 1)
+        (root / "several").mkdir()
+        job = pickle.loads(pickle.dumps(IndexFilesJob(tuple(slices), rules, root / "several", FakeClock())))  # noqa: S301
+        parts = [part for part in job.plan() for _ in range(2)]  # each is tried twice
+        random.Random(seed).shuffle(parts)  # noqa: S311 -- for variety
+        reports = {part.name: job.run(part) for part in parts}
+        if not slices:  # a message without keys makes an empty file; several tasks only write what has entries
+            assert not expected.entries or any(message.size < 0 for message in made)
+            return
+
+        assert job.merge(reports[name] for name in sorted(reports)) == expected
+        assert index_files(root / "several") == index_files(root / "one")
+        names = [path.name for path in sorted((root / "several" / "index").iterdir())]
+        assert names == [path.name for path in sorted((root / "one" / "index").iterdir())]
+
+
+@pytest.mark.parametrize("keyless", [0, 1, 2])
+def test_a_full_last_file_is_followed_by_an_empty_one_if_a_message_comes_after(keyless: int, tmp_path: Path) -> None:
+    made = [IndexedMessage(100, 1, [number]) for number in range(6)]
+    if keyless == 1:
+        made.append(IndexedMessage(100, 1, []))
+    runs = runs_of(made, [6])
+    if keyless == 2:
+        runs += runs_of([*made, IndexedMessage(100, 1, [])], [6])[1:]
+    with RunReader() as reader:
+        slices = slice_entries(spilled(runs, tmp_path), reader, 3)
+
+    assert [3, 3] == [each.count for each in slices]
+    assert [False, keyless > 0] == [each.is_followed for each in slices]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A tar archive of a store is read as the store is; what may not be in one is refused by name."""
+"""A store in a tar archive, or with compressed segments, is read as a plain one; what may not be there is refused."""
 
 from __future__ import annotations
 
@@ -17,9 +17,11 @@ from store_core.answers import bill, check
 from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files import archive_listing, segment_source
 from store_core.files.names import CODECS
+from store_core.snapshot.log import Log
 from store_core.store.read.ranges import task_groups
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
+from store_core.views.view_columns import VIEWS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from tests.golden_stores import UnpackedStore
     from tests.object_store import ObjectStore
+
 
 MODES: Final = ("FAILFAST", "DROPMALFORMED", "PERMISSIVE")
 ENDS: Final = (".tar", ".tar.gz", ".tar.zst", ".tar.lz4", ".tgz")
@@ -374,3 +377,120 @@ def test_the_same_is_said_of_a_file_in_another_storage(server: ObjectStore, tmp_
 
     with pytest.raises(UnsupportedStoreError, match=r"unzip store\.zip -d DIRECTORY"):
         rows("s3://bucket/packed/store.zip", storage=server.settings)
+
+
+@pytest.fixture
+def log(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
+    """Provide a copy of a log with several segments, as that of a closed store."""
+    shutil.copytree(golden("4.3.0/tx").root / "commitlog", tmp_path / "store" / "commitlog")
+    (tmp_path / "store" / "lock").touch()
+    return tmp_path / "store"
+
+
+def compress(path: Path, end: str) -> Path:
+    """Put a compressed file in the place of a plain one."""
+    target = path.with_name(path.name + end)
+    with pa.CompressedOutputStream(pa.OSFile(str(target), "wb"), CODECS[end]) as stream:
+        stream.write(path.read_bytes())
+    path.unlink()
+    return target
+
+
+def segments(log: Path) -> list[Path]:
+    return sorted((log / "commitlog").iterdir())
+
+
+@pytest.mark.parametrize("end", [".gz", ".zst", ".lz4"])
+@pytest.mark.parametrize("which", [slice(None), slice(0, 1), slice(-1, None), slice(0, None, 2)])
+def test_compressed_segments_read_as_plain_ones(log: Path, end: str, which: slice) -> None:
+    expected = {mode: rows(log, mode=mode) for mode in MODES}
+    for path in segments(log)[which]:
+        compress(path, end)
+    for mode in MODES:
+        options = {"mode": mode, "max_records_per_batch": 50, "min_partitions": 5}
+        assert expected[mode] == rows(log, **options)
+
+
+def test_compressed_segment_in_an_object_store(log: Path, server: ObjectStore) -> None:
+    expected = rows(log)
+    for path in segments(log):
+        compress(path, ".zst")
+    url = server.upload(log, "compressed")
+    assert expected == rows(url, storage=server.settings)
+
+
+def test_the_view_of_segments_has_compressed_ones_like_others(log: Path) -> None:
+    shown = [column.name for column in VIEWS["segments"].columns if column.name not in ("segment", "path")]
+    expected = read_view(log, "segments", columns=shown).read_all()
+    names = [compress(path, ".zst").name for path in segments(log)]
+    assert expected == read_view(log, "segments", columns=shown).read_all()
+    assert names == read_view(log, "segments").read_all()["segment"].to_pylist()
+
+
+def test_one_compressed_segment_by_its_name(log: Path) -> None:
+    expected = rows(segments(log)[0])
+    assert expected == rows(compress(segments(log)[0], ".gz"))
+
+
+def test_plain_and_compressed_copy_of_one_segment_are_refused(log: Path) -> None:
+    first = segments(log)[0]
+    data = first.read_bytes()
+    compress(first, ".gz")
+    first.write_bytes(data)
+    with pytest.raises(SegmentLayoutError, match="two files claim offset 0"):
+        rows(log)
+
+
+@pytest.mark.parametrize("end", [".gz", ".zst", ".lz4"])
+@pytest.mark.parametrize("which", [0, -1])
+def test_file_that_is_cut_off_is_named(log: Path, end: str, which: int) -> None:
+    target = compress(segments(log)[which], end)
+    target.write_bytes(target.read_bytes()[:-20])
+    with pytest.raises(SegmentLayoutError, match=str(target)):
+        rows(log)
+
+
+def test_segment_that_expands_to_another_size_is_named(log: Path) -> None:
+    first = segments(log)[0]
+    first.write_bytes(first.read_bytes() + b"more")
+    target = compress(first, ".zst")
+    with pytest.raises(SegmentLayoutError, match=f"{target} expands to more bytes: expected"):
+        rows(log)
+
+
+def test_bomb_is_refused_before_it_takes_memory(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(segment_source, "LARGEST_SEGMENT", 1 << 20)
+    last = segments(log)[-1]
+    last.write_bytes(bytes(2 << 20))
+    target = compress(last, ".gz")
+    with pytest.raises(SegmentLayoutError, match=f"{target} expands to more than 1048576 bytes"):
+        rows(log)
+
+
+def test_callers_that_map_files_leave_compressed_ones_out(log: Path) -> None:
+    target = compress(segments(log)[0], ".gz")
+    assert any(str(target) in note for note in Log.of(log).notes)
+    for path in segments(log)[1:]:
+        path.unlink()
+    with pytest.raises(StoreNotFoundError):
+        Log.of(log)
+
+
+@pytest.mark.parametrize("which", [slice(0, 1), slice(1, 2), slice(-1, None)])
+def test_callers_that_answer_for_the_whole_log_refuse_compressed_ones(log: Path, which: slice) -> None:
+    (target,) = (compress(path, ".zst") for path in segments(log)[which])
+    with pytest.raises(UnsupportedStoreError, match=f"{target} is compressed: expected"):
+        Log.of(log, packed="refused")
+
+
+def test_the_error_of_a_compressed_segment_counts_the_others(log: Path) -> None:
+    first, _ = (compress(path, ".gz") for path in segments(log))
+    with pytest.raises(UnsupportedStoreError, match=f"{first} is compressed, and so is 1 more segment:"):
+        Log.of(log, packed="refused")
+
+
+def test_a_compressed_segment_that_is_given_by_its_name_is_refused(log: Path) -> None:
+    target = compress(segments(log)[0], ".gz")
+    for compressed in ("refused", "left out"):
+        with pytest.raises(UnsupportedStoreError, match=f"{target} is compressed"):
+            Log.of(target, packed=compressed)

@@ -1,26 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When old segments of the commit log are deleted, and which."""
+"""When files of the commit log, queues and index are deleted, and which; what a store does when its disks fill up."""
 
 from __future__ import annotations
 
 import errno
 import os
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from store_core.errors import InvalidOptionError
+from store_core.files.clock import SystemClock
 from store_core.files.segment_paths import SegmentPaths
 from store_core.format.message import PutMessageStatus
-from store_core.store.clean import CleanCommitLogService, DiskSpace, parse_delete_when
+from store_core.format.release import rules_of
+from store_core.store.clean import (
+    CleanCommitLogService,
+    CleanConsumeQueueService,
+    CleanServices,
+    DiskLimits,
+    DiskSpace,
+    SpaceVerdict,
+    parse_delete_when,
+)
 from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.commit_log import CommitLog
+from store_core.store.store_layout import log_paths
+from store_core.store.store_life import disk_space
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.store.logs import FILE_SIZE, message
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterable
+
+    from store_core.format.release import Release
+
 
 HOUR_MS = 3_600_000
 NOON_UTC = int(datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()) * 1000
@@ -256,3 +273,214 @@ def test_puts_go_on_while_the_oldest_files_go(tmp_path: Path) -> None:
 
     assert PutMessageStatus.PUT_OK == store.put()
     assert store.log.min_offset == 5 * FILE_SIZE
+
+
+@dataclass
+class Files:
+    """A queue, or the index, that has a number of files to delete at each call."""
+
+    counts: list[int] = field(default_factory=list)
+    failures: list[OSError] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+
+    def delete_expired_file(self, min_offset: int) -> int:
+        self.asked.append(min_offset)
+        if self.failures:
+            raise self.failures.pop()
+        return self.counts.pop(0) if self.counts else 0
+
+
+class Queues:
+    """Three queues and an index."""
+
+    def __init__(self) -> None:
+        self.clock = FakeClock()
+        self.min_offset = 0
+        self.files = [Files() for _ in range(3)]
+        self.index = Files()
+        queues: Any = self
+        index: Any = self.index
+        self.service = CleanConsumeQueueService(
+            MessageStoreConfig(), lambda: self.min_offset, queues, index, self.clock
+        )
+
+    def queues(self) -> Iterable[Files]:
+        return self.files
+
+    def at(self, min_offset: int) -> int:
+        self.min_offset = min_offset
+        return self.service.delete_expired_files()
+
+
+@pytest.fixture
+def store() -> Queues:
+    return Queues()
+
+
+def test_nothing_is_asked_while_the_log_keeps_its_start(store: Queues) -> None:
+    store.at(-1)
+    store.at(0)
+
+    assert [] == store.index.asked + store.files[0].asked
+
+
+def test_every_queue_and_the_index_are_asked_once_when_the_start_moves(store: Queues) -> None:
+    store.at(1000)
+    store.at(1000)
+    store.at(3000)
+
+    assert [[1000, 3000]] * 4 == [files.asked for files in (*store.files, store.index)]
+
+
+def test_a_store_whose_log_starts_late_is_cleaned_on_the_first_round(store: Queues) -> None:
+    store.min_offset = 4096
+    store.service.run_once()
+
+    assert [4096] == store.index.asked
+
+
+def test_there_is_a_pause_after_each_queue_that_lost_files(store: Queues) -> None:
+    store.files[0].counts = [2]
+    store.files[2].counts = [1]
+
+    assert 3 == store.at(1000)
+    assert [0.1, 0.1] == store.clock.slept
+
+
+def test_a_round_that_failed_is_done_again(store: Queues) -> None:
+    store.files[1].failures = [OSError(errno.EIO, "no")]
+    with pytest.raises(OSError, match="no"):
+        store.at(1000)
+    store.at(1000)
+
+    assert [1000, 1000] == store.files[0].asked
+    assert [1000] == store.index.asked
+
+
+def test_both_services_start_and_end_together(tmp_path: Path) -> None:
+    config, disk = MessageStoreConfig(), FaultyFileSystem()
+    space = disk_space(tmp_path, config, disk)
+    paths = replace(log_paths(tmp_path, config, disk), full_paths=space.full_paths)
+    log = CommitLog(paths, config, disk, SystemClock())
+    queues: Any = Queues()
+    services = CleanServices(config, log, space, queues, queues.index, SystemClock())
+    services.start()
+    running = services.commit_log_service.is_running, services.queue_service.is_running
+    ended = services.shutdown()
+
+    assert ((True, True), True) == (running, ended)
+    assert not services.commit_log_service.is_running
+
+
+A, B, QUEUES = Path("/a/commitlog"), Path("/b/commitlog"), Path("/q/consumequeue")
+
+
+class Disks(FaultyFileSystem):
+    """Disks as full as a test says; other disks do not exist."""
+
+    def __init__(self, **percents: int) -> None:
+        super().__init__()
+        self.percents = {path: percents[path.parent.name] for path in (A, B, QUEUES) if path.parent.name in percents}
+
+    def used_percent(self, path: Path) -> int:
+        return self.percents.get(path, -1)
+
+
+def config(**settings: Any) -> MessageStoreConfig:  # noqa: ANN401 -- any field
+    return MessageStoreConfig(**settings)
+
+
+def verdict(release: Release, log: int, queues: int, **settings: Any) -> tuple[bool, bool, bool | None]:  # noqa: ANN401
+    found = SpaceVerdict.of(DiskLimits.of(config(release=release, **settings)), rules_of(release), log, queues)
+    return found.wants_deletion, found.at_once, found.is_full
+
+
+# ---- limits
+
+
+def test_limits_default_to_those_of_rocketmq() -> None:
+    assert DiskLimits(90, 85, 75) == DiskLimits.of(config())
+
+
+@pytest.mark.parametrize(("value", "kept"), [(9, 10), (10, 10), (95, 95), (96, 95), (-3, 10)])
+@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
+def test_every_release_bounds_the_limit_of_deletion(release: Release, value: int, kept: int) -> None:
+    assert kept == DiskLimits.of(config(release=release, disk_max_used_space_ratio=value)).delete
+
+
+@pytest.mark.parametrize(("value", "warning", "forcible"), [(10, 35, 30), (60, 60, 60), (99, 90, 85)])
+def test_the_other_limits_are_bounded_by_5_alone(value: int, warning: int, forcible: int) -> None:
+    settings = {"disk_space_warning_level_ratio": value, "disk_space_clean_forcibly_ratio": value}
+    new = DiskLimits.of(config(**settings))
+    old = DiskLimits.of(config(release="4.9", **settings))
+
+    assert (warning, forcible) == (new.warning, new.forcible)
+    assert (value, value) == (old.warning, old.forcible)
+
+
+# ---- verdicts
+
+
+@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
+@pytest.mark.parametrize(
+    ("log", "queues", "expected"),
+    [
+        (75, 75, (False, False, False)),
+        (76, 10, (True, False, False)),
+        (10, 76, (True, False, False)),
+        (-1, 10, (True, False, False)),
+        (10, -1, (True, False, False)),
+        (86, 10, (True, True, None)),
+        (90, 10, (True, True, None)),
+        (91, 10, (True, True, True)),
+        (10, 86, (True, True, False)),
+        (10, 91, (True, True, True)),
+        (91, 91, (True, True, True)),
+    ],
+)
+def test_full_disks_ask_for_deletion(
+    release: Release, log: int, queues: int, expected: tuple[bool, bool, bool | None]
+) -> None:
+    assert expected == verdict(release, log, queues)
+
+
+def test_a_log_disk_over_the_limit_of_deletion_ends_the_check_in_4() -> None:
+    assert (True, False, False) == verdict("4.9", 80, 91)
+    assert (True, True, True) == verdict("5.3", 80, 91)
+
+
+def test_a_queue_disk_with_room_clears_the_flag_of_a_full_log_disk_in_4() -> None:
+    assert (False, True, False) == verdict("4.9", 92, 10, disk_max_used_space_ratio=95)
+    assert (True, True, True) == verdict("5.3", 92, 10, disk_max_used_space_ratio=95)
+
+
+def test_at_once_needs_another_reason_to_delete_in_4() -> None:
+    assert (False, True, False) == verdict("4.9", 10, 88, disk_max_used_space_ratio=95)
+    assert (True, True, False) == verdict("5.3", 10, 88, disk_max_used_space_ratio=95)
+
+
+# ---- measuring
+
+
+def test_of_several_log_disks_the_emptiest_counts() -> None:
+    space = DiskSpace(config(), (A, B), QUEUES, Disks(a=95, b=50, q=10))
+
+    assert SpaceVerdict(wants_deletion=False, at_once=False, is_full=False) == space.check()
+
+
+def test_a_missing_log_directory_counts_as_the_emptiest() -> None:
+    space = DiskSpace(config(), (A, B), QUEUES, Disks(a=95, q=10))
+
+    assert SpaceVerdict(wants_deletion=True, at_once=False, is_full=False) == space.check()
+
+
+def test_directories_over_the_forcible_limit_are_full_as_of_the_last_check() -> None:
+    disks = Disks(a=86, b=85, q=10)
+    space = DiskSpace(config(), (A, B), QUEUES, disks)
+    before = set(space.full_paths())
+    space.check()
+    full = set(space.full_paths())
+    disks.percents[A] = 20
+    space.check()
+
+    assert (set(), {A}, set()) == (before, full, set(space.full_paths()))

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.golden
 
 CLEANED: Final[dict[str, dict[str, Any]]] = json.loads(
-    Path(__file__).parents[3].joinpath("golden", "cleaned.json").read_text()
+    Path(__file__).parents[2].joinpath("golden", "cleaned.json").read_text()
 )
 THERE: Final = {store.name for store in golden_stores()}
 FAMILIES: Final = ("commitlog", "consumequeue", "batchconsumequeue", "index")

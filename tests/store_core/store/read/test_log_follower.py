@@ -29,7 +29,7 @@ from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.read_messages import read_messages
 from tests.budgets import budget
 from tests.builders import BODY_AT, CRC_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder, Record
-from tests.store_core.store.read.follow.followed import SIZE, Followed
+from tests.store_core.store.read.followed import SIZE, Followed
 
 if TYPE_CHECKING:
     from pathlib import Path
