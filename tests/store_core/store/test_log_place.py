@@ -23,6 +23,7 @@ from store_core.store.sink.commit import SinkCommit
 from tests.store_core.fakes import DeadDiskError, MortalFileSystem
 from tests.store_core.files.store_kinds import every_file
 from tests.store_core.store.logs import message
+from tests.store_core.store.sink.staging import ImpatientClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -37,13 +38,6 @@ SIZES: Final[dict[str, Any]] = {
     "max_index_num": 100,
 }
 CONFIG = MessageStoreConfig(**SIZES)
-
-
-class ImpatientClock(SystemClock):
-    """Does not wait before another index file is tried on a disk that is dead."""
-
-    def sleep(self, seconds: float) -> None:
-        del seconds
 
 
 @pytest.fixture

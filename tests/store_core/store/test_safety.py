@@ -132,22 +132,22 @@ def test_asynchronous_put_is_answered_at_once(tmp_path: Path) -> None:
     assert 0 == log.log.flushed_where
 
 
-@pytest.mark.parametrize(("settings", "is_woken"), [({}, False), ({"wake_flush_when_put_message": True}, True)])
-def test_asynchronous_put_of_5x_wakes_the_flush_service_if_told_to(
+@pytest.mark.parametrize(
+    ("settings", "is_woken"),
+    [
+        ({}, False),
+        ({"wake_flush_when_put_message": True}, True),
+        ({"release": "4.3"}, True),
+        ({"release": "4.9"}, True),
+    ],
+)
+def test_asynchronous_put_wakes_the_flush_service_in_4x_or_if_told_to(
     tmp_path: Path, settings: dict[str, Any], is_woken: bool
 ) -> None:
     log = Log(tmp_path, settings)
     log.log.put_message(message())
 
     assert is_woken is log.log.flusher.flush_service._notified.is_set()
-
-
-@pytest.mark.parametrize("release", ["4.3", "4.9"])
-def test_asynchronous_put_of_4x_always_wakes_the_flush_service(tmp_path: Path, release: str) -> None:
-    log = Log(tmp_path, {"release": release})
-    log.log.put_message(message())
-
-    assert log.log.flusher.flush_service._notified.is_set()
 
 
 def test_put_into_a_write_buffer_wakes_the_commit_service(tmp_path: Path) -> None:
@@ -199,19 +199,21 @@ def test_checkpoint_learns_what_is_on_disk(tmp_path: Path) -> None:
 # ---- replicas
 
 
-def test_asynchronous_master_asks_no_replica(tmp_path: Path) -> None:
-    replicas = StubReplicas()
-    log = Log(tmp_path, {"in_sync_replicas": 2}, {"replicas": replicas})
-    log.log.put_message(message())
-
-    assert [] == replicas.asked
-
-
-def test_synchronous_master_of_5x_waits_for_none_by_default(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "sent"),
+    [
+        ({}, {}),
+        ({"broker_role": "ASYNC_MASTER", "in_sync_replicas": 2}, {}),
+        ({"in_sync_replicas": 2}, UNWAITED),
+        ({"in_sync_replicas": 2, "duplication_enable": True}, {}),
+    ],
+    ids=["by default", "of an asynchronous master", "that does not wait", "of a duplication"],
+)
+def test_put_of_5x_asks_no_replica(tmp_path: Path, settings: dict[str, Any], sent: dict[str, Any]) -> None:
     replicas = StubReplicas(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
-    log = replicated(tmp_path, replicas)
+    log = replicated(tmp_path, replicas, **settings)
 
-    assert OK is log.log.put_message(message()).status
+    assert OK is log.log.put_message(message(**sent)).status
     assert [] == replicas.asked
 
 
@@ -253,21 +255,6 @@ def test_slave_that_is_not_there_is_its_own_status_in_4x(tmp_path: Path, release
 )
 def test_master_that_stands_alone(tmp_path: Path, settings: dict[str, Any], expected: PutMessageStatus) -> None:
     assert expected is Log(tmp_path, MASTER | settings).log.put_message(message()).status
-
-
-def test_put_that_does_not_wait_asks_no_replica(tmp_path: Path) -> None:
-    replicas = StubReplicas()
-    log = replicated(tmp_path, replicas, in_sync_replicas=2)
-    log.log.put_message(message(**UNWAITED))
-
-    assert [] == replicas.asked
-
-
-def test_duplication_of_5x_asks_no_replica(tmp_path: Path) -> None:
-    replicas = StubReplicas()
-    replicated(tmp_path, replicas, in_sync_replicas=2, duplication_enable=True).log.put_message(message())
-
-    assert [] == replicas.asked
 
 
 @pytest.mark.parametrize(

@@ -279,7 +279,8 @@ def _outcome(root: Path | str, options: ReadOptions) -> tuple[pa.Table | StoreEr
 
 def questions_about(root: Path, drawn: Random, most: int) -> list[dict[str, Any]]:
     """Return questions about some records of a store, as far as it has any."""
-    columns = ["topic", "queue_id", "queue_offset", "physical_offset", "keys", "unique_key", "store_timestamp"]
+    columns = ["topic", "queue_id", "queue_offset", "physical_offset", "msg_id", "keys", "unique_key"]
+    columns.append("store_timestamp")
     try:
         rows = read_messages(root, columns=columns, mode="DROPMALFORMED").read_all().to_pylist()
     except StoreError:
@@ -291,9 +292,12 @@ def questions_about(root: Path, drawn: Random, most: int) -> list[dict[str, Any]
         found += [
             {"topic": [topic]},
             {"queue_id": queue_id, "starting_offsets": {topic: {queue_id: offset}}},
+            {"queue_id": queue_id, "ending_offsets": {topic: {queue_id: offset + 2}}},
             {"topic": [topic], "starting_timestamp": time},
             {"topic": [topic], "ending_timestamp": time},
             {"physical_offset": row["physical_offset"]},
+            {"physical_offset": row["physical_offset"] + 1},
+            {"msg_id": row["msg_id"].lower(), "topic": [topic]},
         ]
         found += [{"key": key} for key in (row["keys"] or [])[-1:]]
         found += [{"unique_key": row["unique_key"], "topic": [topic]}] if row["unique_key"] else []
@@ -301,7 +305,6 @@ def questions_about(root: Path, drawn: Random, most: int) -> list[dict[str, Any]
 
 
 _INDEXED_SEGMENT: Final = 2048
-_ROLLBACK: Final = 0x0C
 
 
 def _properties(number: int) -> dict[str, str]:
@@ -326,7 +329,7 @@ def keyed_store(root: Path, *, segments: int = 3, version: int = 0) -> LogBuilde
         named = {name: value.swapcase() if version else value for name, value in _properties(number).items()}
         log.append(b"x" * (number % 5), topic=topic, queue_id=queue_id, properties=named)
         if number % 11 == 0:
-            log.append(b"gone", topic=topic, properties={"KEYS": "gone"}, sys_flag=_ROLLBACK)
+            log.append(b"gone", topic=topic, properties={"KEYS": "gone"}, sys_flag=ROLLBACK)
             log._next[topic, 0] -= 1
         number += 1
     log.write(root)
@@ -349,7 +352,7 @@ def write_index(root: Path, records: list[Record], *, slots: int = 16, entries: 
 def _keys(record: Record) -> list[str]:
     packed = record.properties
     properties = parse_properties(decode_text(packed)) if isinstance(packed, bytes) else packed
-    if record.sys_flag & _ROLLBACK == _ROLLBACK:
+    if record.sys_flag & ROLLBACK == ROLLBACK:
         return []
     unique = [properties["UNIQ_KEY"]] if "UNIQ_KEY" in properties else []
     return unique + properties.get("KEYS", "").split()

@@ -290,14 +290,6 @@ def test_a_segment_whose_bytes_become_a_hole_is_damage(root: Path) -> None:
     assert found.num_rows - damaged.num_rows < expected
 
 
-def test_an_unreadable_or_vanished_segment_is_a_named_error(root: Path) -> None:
-    reader = read_messages(root, columns=["body"], max_records_per_batch=20)
-    os.truncate(root / "commitlog" / f"{SEGMENT:020d}", 100)
-
-    with pytest.raises(SegmentVanishedError, match="it has 100 bytes now"):
-        reader.read_all()
-
-
 APPEND = st.tuples(st.just("append"), st.integers(1, 25))
 TRUNCATE = st.tuples(st.just("truncate"), st.integers(1, 40))
 EXPIRE = st.tuples(st.just("expire"), st.integers(1, 3))

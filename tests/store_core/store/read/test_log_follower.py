@@ -129,24 +129,24 @@ def finished_later(followed: Followed, record: Record, missing: int) -> tuple[Lo
     return torn, followed.drain(before)[0]
 
 
-@pytest.mark.parametrize("written", [1, 8, 40, 88, 95, 110])
-def test_a_record_that_is_half_written_is_not_there_yet(followed: Followed, written: int) -> None:
+TAGGED = Record(b"y" * 60, properties={"TAGS": "a", "b": "c"})
+OF_A_TOPIC = Record(b"body", topic="a-topic", properties={})
+
+
+@pytest.mark.parametrize(
+    ("record", "missing"),
+    [
+        *((TAGGED, TAGGED.size - written) for written in (1, 8, 40, 88, 95, 110)),
+        *((OF_A_TOPIC, missing) for missing in (3, 5, 7)),  # the end of the topic's name
+    ],
+)
+def test_a_record_that_is_half_written_is_not_there_yet(followed: Followed, record: Record, missing: int) -> None:
     before = followed.advance(followed.first())
-    record = followed.log.append(b"y" * 60, properties={"TAGS": "a", "b": "c"})
-    torn, then = finished_later(followed, record, record.size - written)
+    placed = followed.log.append(record)
+    torn, then = finished_later(followed, placed, missing)
 
     assert torn == before
-    assert then == [[record.physical_offset]]
-
-
-@pytest.mark.parametrize("missing", [3, 5, 7])
-def test_a_record_without_the_end_of_its_topic_is_not_there_yet(followed: Followed, missing: int) -> None:
-    before = followed.advance(followed.first())
-    record = followed.log.append(b"body", topic="a-topic", properties={})
-    torn, then = finished_later(followed, record, missing)
-
-    assert torn == before
-    assert then == [[record.physical_offset]]
+    assert then == [[placed.physical_offset]]
 
 
 @pytest.mark.parametrize("missing", [1, 2, 5])

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core import InvalidOptionError, ReadOptions, StoreError, explain, plan_ranges, read_messages
+from store_core import InvalidOptionError, ReadOptions, explain, plan_ranges, read_messages
 from store_core.snapshot.config import RECOVERY_MARGIN_MS
 from store_core.store.read.lookup.explanation import ReadExplanation
 from tests.budgets import budget
@@ -27,6 +27,7 @@ from tests.store_core.store.read.lookup_stores import (
     keeps_the_promise,
     lie_in_queues,
     promised_rows,
+    questions_about,
     same_as_scan,
     small_store,
     write_queues,
@@ -186,33 +187,11 @@ def test_after_an_unclean_end_the_log_is_scanned_from_where_a_recovery_would_beg
     assert has_findings(tmp_path)
 
 
-def _questions(root: Path, random: random.Random) -> list[dict[str, Any]]:
-    columns = ["topic", "queue_id", "queue_offset", "physical_offset", "msg_id", "unique_key", "keys"]
-    columns.append("store_timestamp")
-    rows = read_messages(root, columns=columns, mode="DROPMALFORMED").read_all().to_pylist()
-    found: list[dict[str, Any]] = []
-    for row in random.sample(rows, min(1, len(rows))):
-        topic, queue_id, offset = [row["topic"]], row["queue_id"], row["queue_offset"]
-        found += [
-            {"topic": topic},
-            {"topic": topic, "queue_id": queue_id, "starting_offsets": {topic[0]: {queue_id: offset}}},
-            {"queue_id": queue_id, "ending_offsets": {topic[0]: {queue_id: offset + 2}}},
-            {"queue_id": queue_id, "ending_timestamp": row["store_timestamp"]},
-            {"topic": topic, "starting_timestamp": row["store_timestamp"]},
-            {"physical_offset": row["physical_offset"]},
-            {"physical_offset": row["physical_offset"] + 1},
-            {"msg_id": row["msg_id"].lower(), "topic": topic},
-        ]
-        found += [{"unique_key": row["unique_key"], "topic": topic}] if row["unique_key"] else []
-        found += [{"key": row["keys"][-1]}] if row["keys"] else []
-    return found
-
-
 @pytest.mark.golden
 def test_golden_stores_are_looked_up_as_they_are_scanned(golden_store: UnpackedStore) -> None:
     drawn = random.Random(golden_store.golden.name)  # noqa: S311 -- reproducible
 
-    for options in _questions(golden_store.root, drawn):
+    for options in questions_about(golden_store.root, drawn, 1):
         keeps_the_promise(golden_store.root, release=golden_store.golden.release, **options)
 
 
@@ -309,29 +288,10 @@ ARCHIVES: Final = damaged_archives()
 _STEP: Final = 16
 
 
-def _questions_of(root: Path, random: random.Random) -> list[dict[str, Any]]:
-    columns = ["topic", "queue_id", "queue_offset", "physical_offset", "keys", "unique_key"]
-    try:
-        rows = read_messages(root, columns=columns, mode="DROPMALFORMED").read_all().to_pylist()
-    except StoreError:
-        return [{"topic": "TopicA"}, {"key": "k1"}]
-    found: list[dict[str, Any]] = []
-    for row in random.sample(rows, min(2, len(rows))):
-        topic, queue_id, offset = row["topic"], row["queue_id"], row["queue_offset"]
-        found += [
-            {"topic": [topic]},
-            {"queue_id": queue_id, "starting_offsets": {topic: {queue_id: offset}}},
-            {"physical_offset": row["physical_offset"]},
-        ]
-        found += [{"key": key} for key in (row["keys"] or [])[-1:]]
-        found += [{"unique_key": row["unique_key"], "topic": [topic]}] if row["unique_key"] else []
-    return found
-
-
 def _look_up(archive: Path, directory: Path) -> set[str]:
     root = unpack_damaged(archive, directory) / "store"
     drawn = random.Random(archive.name)  # noqa: S311 -- reproducible
-    return {keeps_the_promise(root, **options) for options in _questions_of(root, drawn)}
+    return {keeps_the_promise(root, **options) for options in questions_about(root, drawn, 2)}
 
 
 @pytest.mark.golden

@@ -556,12 +556,6 @@ def test_a_last_file_that_was_cut_is_read_as_far_as_it_goes(
     assert offsets(root, **options) == placed(log, *range(29))
 
 
-def test_a_last_file_that_was_cut_behind_a_record_is_whole(root: Path, log: LogBuilder) -> None:
-    cut_last_file(root, log, 0)
-
-    assert offsets(root) == without(log)
-
-
 def test_a_short_file_in_the_middle_is_read_as_far_as_it_goes(root: Path, log: LogBuilder) -> None:
     path = root / "commitlog" / f"{SIZE:020d}"
     path.write_bytes(path.read_bytes()[:1000])
@@ -599,14 +593,6 @@ def test_a_segment_that_vanishes_is_left_out_if_the_options_say_so(
     assert found == [at for at in without(log) if at >= SIZE]
     assert f"deletes old segments. What it had from offset 0 to {SIZE} is lost" in caplog.text
     assert "fail_on_data_loss" not in caplog.text
-
-
-def test_a_segment_that_vanishes_while_it_is_read_is_read_to_its_end(root: Path, log: LogBuilder) -> None:
-    reader = read_messages(root, max_records_per_batch=1)
-    first = reader.read_next_batch()
-    (root / "commitlog" / f"{0:020d}").unlink()
-
-    assert first.num_rows + reader.read_all().num_rows == len(log.records)
 
 
 def test_a_segment_that_became_shorter_is_not_mapped(root: Path) -> None:

@@ -78,10 +78,17 @@ def of_members(path: Path, *members: tarfile.TarInfo) -> Path:
     return written(path, data.getvalue())
 
 
-def member(name: str = NAME, size: int = 4096, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+def member(
+    name: str = NAME,
+    size: int = 4096,
+    kind: bytes = tarfile.REGTYPE,
+    link: str = "",
+    headers: dict[str, str] | None = None,
+) -> tarfile.TarInfo:
     """Make a header."""
     made = tarfile.TarInfo(name)
     made.size, made.type, made.linkname = size if kind == tarfile.REGTYPE else 0, kind, link
+    made.pax_headers = headers or {}
     return made
 
 
@@ -203,6 +210,9 @@ HOSTILE: Final = {
     "device": ([member(kind=tarfile.CHRTYPE)], "is a device"),
     "pipe": ([member(kind=tarfile.FIFOTYPE)], "is a device"),
     "twice": ([member(), member()], "is there twice"),
+    "holes": ([member(headers={"GNU.sparse.major": "1", "GNU.sparse.minor": "0"})], r"holes|not a whole"),
+    "map of holes": ([member(headers={"GNU.sparse.map": "0,1", "GNU.sparse.size": "9"})], r"holes|not a whole"),
+    "size of its own": ([member(headers={"size": str(3 << 30)})], r"has 3221225472 bytes|not a whole"),
     "two logs": ([member(f"a/{NAME}"), member(f"b/{NAME}")], "has several logs, such as in"),
 }
 
@@ -213,23 +223,6 @@ def test_what_may_not_be_in_an_archive_is_refused(name: str, end: str, tmp_path:
     members, expected = HOSTILE[name]
     with pytest.raises(SegmentLayoutError, match=expected):
         rows(of_members(tmp_path / f"hostile{end}", *members))
-
-
-@pytest.mark.parametrize(
-    "headers", [{"GNU.sparse.major": "1", "GNU.sparse.minor": "0"}, {"GNU.sparse.map": "0,1", "GNU.sparse.size": "9"}]
-)
-def test_segments_with_holes_are_refused(headers: dict[str, str], tmp_path: Path) -> None:
-    sparse = member()
-    sparse.pax_headers = headers
-    with pytest.raises(SegmentLayoutError, match=r"holes|not a whole"):
-        rows(of_members(tmp_path / "sparse.tar", sparse))
-
-
-def test_size_in_a_pax_header_counts(tmp_path: Path) -> None:
-    huge = member()
-    huge.pax_headers = {"size": str(3 << 30)}
-    with pytest.raises(SegmentLayoutError, match=r"has 3221225472 bytes|not a whole"):
-        rows(of_members(tmp_path / "size.tar", huge))
 
 
 @pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
@@ -379,14 +372,6 @@ def test_the_same_is_said_of_a_file_in_another_storage(server: ObjectStore, tmp_
         rows("s3://bucket/packed/store.zip", storage=server.settings)
 
 
-@pytest.fixture
-def log(golden: Callable[[str], UnpackedStore], tmp_path: Path) -> Path:
-    """Provide a copy of a log with several segments, as that of a closed store."""
-    shutil.copytree(golden("4.3.0/tx").root / "commitlog", tmp_path / "store" / "commitlog")
-    (tmp_path / "store" / "lock").touch()
-    return tmp_path / "store"
-
-
 def compress(path: Path, end: str) -> Path:
     """Put a compressed file in the place of a plain one."""
     target = path.with_name(path.name + end)
@@ -396,101 +381,101 @@ def compress(path: Path, end: str) -> Path:
     return target
 
 
-def segments(log: Path) -> list[Path]:
-    return sorted((log / "commitlog").iterdir())
+def segments(root: Path) -> list[Path]:
+    return sorted((root / "commitlog").iterdir())
 
 
 @pytest.mark.parametrize("end", [".gz", ".zst", ".lz4"])
 @pytest.mark.parametrize("which", [slice(None), slice(0, 1), slice(-1, None), slice(0, None, 2)])
-def test_compressed_segments_read_as_plain_ones(log: Path, end: str, which: slice) -> None:
-    expected = {mode: rows(log, mode=mode) for mode in MODES}
-    for path in segments(log)[which]:
+def test_compressed_segments_read_as_plain_ones(root: Path, end: str, which: slice) -> None:
+    expected = {mode: rows(root, mode=mode) for mode in MODES}
+    for path in segments(root)[which]:
         compress(path, end)
     for mode in MODES:
         options = {"mode": mode, "max_records_per_batch": 50, "min_partitions": 5}
-        assert expected[mode] == rows(log, **options)
+        assert expected[mode] == rows(root, **options)
 
 
-def test_compressed_segment_in_an_object_store(log: Path, server: ObjectStore) -> None:
-    expected = rows(log)
-    for path in segments(log):
+def test_compressed_segment_in_an_object_store(root: Path, server: ObjectStore) -> None:
+    expected = rows(root)
+    for path in segments(root):
         compress(path, ".zst")
-    url = server.upload(log, "compressed")
+    url = server.upload(root, "compressed")
     assert expected == rows(url, storage=server.settings)
 
 
-def test_the_view_of_segments_has_compressed_ones_like_others(log: Path) -> None:
+def test_the_view_of_segments_has_compressed_ones_like_others(root: Path) -> None:
     shown = [column.name for column in VIEWS["segments"].columns if column.name not in ("segment", "path")]
-    expected = read_view(log, "segments", columns=shown).read_all()
-    names = [compress(path, ".zst").name for path in segments(log)]
-    assert expected == read_view(log, "segments", columns=shown).read_all()
-    assert names == read_view(log, "segments").read_all()["segment"].to_pylist()
+    expected = read_view(root, "segments", columns=shown).read_all()
+    names = [compress(path, ".zst").name for path in segments(root)]
+    assert expected == read_view(root, "segments", columns=shown).read_all()
+    assert names == read_view(root, "segments").read_all()["segment"].to_pylist()
 
 
-def test_one_compressed_segment_by_its_name(log: Path) -> None:
-    expected = rows(segments(log)[0])
-    assert expected == rows(compress(segments(log)[0], ".gz"))
+def test_one_compressed_segment_by_its_name(root: Path) -> None:
+    expected = rows(segments(root)[0])
+    assert expected == rows(compress(segments(root)[0], ".gz"))
 
 
-def test_plain_and_compressed_copy_of_one_segment_are_refused(log: Path) -> None:
-    first = segments(log)[0]
+def test_plain_and_compressed_copy_of_one_segment_are_refused(root: Path) -> None:
+    first = segments(root)[0]
     data = first.read_bytes()
     compress(first, ".gz")
     first.write_bytes(data)
     with pytest.raises(SegmentLayoutError, match="two files claim offset 0"):
-        rows(log)
+        rows(root)
 
 
 @pytest.mark.parametrize("end", [".gz", ".zst", ".lz4"])
 @pytest.mark.parametrize("which", [0, -1])
-def test_file_that_is_cut_off_is_named(log: Path, end: str, which: int) -> None:
-    target = compress(segments(log)[which], end)
+def test_file_that_is_cut_off_is_named(root: Path, end: str, which: int) -> None:
+    target = compress(segments(root)[which], end)
     target.write_bytes(target.read_bytes()[:-20])
     with pytest.raises(SegmentLayoutError, match=str(target)):
-        rows(log)
+        rows(root)
 
 
-def test_segment_that_expands_to_another_size_is_named(log: Path) -> None:
-    first = segments(log)[0]
+def test_segment_that_expands_to_another_size_is_named(root: Path) -> None:
+    first = segments(root)[0]
     first.write_bytes(first.read_bytes() + b"more")
     target = compress(first, ".zst")
     with pytest.raises(SegmentLayoutError, match=f"{target} expands to more bytes: expected"):
-        rows(log)
+        rows(root)
 
 
-def test_bomb_is_refused_before_it_takes_memory(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bomb_is_refused_before_it_takes_memory(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(segment_source, "LARGEST_SEGMENT", 1 << 20)
-    last = segments(log)[-1]
+    last = segments(root)[-1]
     last.write_bytes(bytes(2 << 20))
     target = compress(last, ".gz")
     with pytest.raises(SegmentLayoutError, match=f"{target} expands to more than 1048576 bytes"):
-        rows(log)
+        rows(root)
 
 
-def test_callers_that_map_files_leave_compressed_ones_out(log: Path) -> None:
-    target = compress(segments(log)[0], ".gz")
-    assert any(str(target) in note for note in Log.of(log).notes)
-    for path in segments(log)[1:]:
+def test_callers_that_map_files_leave_compressed_ones_out(root: Path) -> None:
+    target = compress(segments(root)[0], ".gz")
+    assert any(str(target) in note for note in Log.of(root).notes)
+    for path in segments(root)[1:]:
         path.unlink()
     with pytest.raises(StoreNotFoundError):
-        Log.of(log)
+        Log.of(root)
 
 
 @pytest.mark.parametrize("which", [slice(0, 1), slice(1, 2), slice(-1, None)])
-def test_callers_that_answer_for_the_whole_log_refuse_compressed_ones(log: Path, which: slice) -> None:
-    (target,) = (compress(path, ".zst") for path in segments(log)[which])
+def test_callers_that_answer_for_the_whole_log_refuse_compressed_ones(root: Path, which: slice) -> None:
+    (target,) = (compress(path, ".zst") for path in segments(root)[which])
     with pytest.raises(UnsupportedStoreError, match=f"{target} is compressed: expected"):
-        Log.of(log, packed="refused")
+        Log.of(root, packed="refused")
 
 
-def test_the_error_of_a_compressed_segment_counts_the_others(log: Path) -> None:
-    first, _ = (compress(path, ".gz") for path in segments(log))
+def test_the_error_of_a_compressed_segment_counts_the_others(root: Path) -> None:
+    first, _ = (compress(path, ".gz") for path in segments(root))
     with pytest.raises(UnsupportedStoreError, match=f"{first} is compressed, and so is 1 more segment:"):
-        Log.of(log, packed="refused")
+        Log.of(root, packed="refused")
 
 
-def test_a_compressed_segment_that_is_given_by_its_name_is_refused(log: Path) -> None:
-    target = compress(segments(log)[0], ".gz")
+def test_a_compressed_segment_that_is_given_by_its_name_is_refused(root: Path) -> None:
+    target = compress(segments(root)[0], ".gz")
     for compressed in ("refused", "left out"):
         with pytest.raises(UnsupportedStoreError, match=f"{target} is compressed"):
             Log.of(target, packed=compressed)

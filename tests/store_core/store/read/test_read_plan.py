@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from __future__ import annotations
 
-import pickle
 from pathlib import Path
 from typing import Any
 
@@ -53,12 +52,6 @@ def test_there_is_a_range_for_each_segment_up_to_the_write_position(root: Path, 
     assert plan(root).notes == ()
 
 
-def test_ranges_survive_pickling(root: Path) -> None:
-    ranges = plan(root).ranges
-
-    assert pickle.loads(pickle.dumps(ranges)) == ranges  # noqa: S301 -- our own
-
-
 @pytest.mark.parametrize("preallocated", [1, 3])
 def test_preallocated_segments_are_not_read(log: LogBuilder, tmp_path: Path, preallocated: int) -> None:
     root = log.write(tmp_path, preallocated=preallocated)
@@ -72,10 +65,6 @@ def test_a_log_may_end_with_a_closed_segment(log: LogBuilder, tmp_path: Path) ->
     log.roll()
 
     assert spans(log.write(tmp_path, preallocated=1))[-1] == (4096, end)
-
-
-def test_a_store_without_a_message_has_no_ranges(tmp_path: Path) -> None:
-    assert spans(LogBuilder(SIZE).write(tmp_path)) == []
 
 
 def test_a_torn_record_is_left_out_and_noted(log: LogBuilder, tmp_path: Path) -> None:
@@ -112,20 +101,6 @@ def test_stale_records_are_noted(log: LogBuilder, tmp_path: Path) -> None:
 
     assert spans(root)[-1] == (4096, end)
     assert "are older, so they are not data" in plan(root).notes[0]
-
-
-def test_a_file_of_something_else_is_read_so_that_its_damage_is_told(tmp_path: Path) -> None:
-    (tmp_path / f"{0:020d}").write_bytes(b"something else entirely" * 10)
-
-    assert spans(tmp_path) == [(0, 230)]
-
-
-def test_a_last_file_that_was_cut_inside_a_record_is_read_to_its_end(root: Path, log: LogBuilder) -> None:
-    last = root / "commitlog" / f"{4096:020d}"
-    last.write_bytes(last.read_bytes()[: log.end - 4096 - 5])
-
-    assert spans(root)[-1] == (4096, log.end - 5)
-    assert plan(root).ranges[-1].is_cut
 
 
 def test_a_last_file_that_was_cut_behind_a_record_is_whole(root: Path, log: LogBuilder) -> None:
@@ -339,15 +314,6 @@ def test_the_largest_ranges_are_split_first(root: Path, log: LogBuilder) -> None
 def test_there_are_no_ranges_too_small_for_a_record(root: Path) -> None:
     for options in ({"min_partitions": 10**6}, {"max_partition_bytes": 1}):
         assert min(end - begin for begin, end in spans(root, **options)) >= 91
-
-
-@pytest.mark.parametrize("options", [{"max_partition_bytes": 100}, {"min_partitions": 17}])
-def test_split_ranges_follow_each_other_without_gaps(root: Path, log: LogBuilder, options: dict[str, int]) -> None:
-    ranges = spans(root, **options)
-
-    assert ranges[0][0] == 1024
-    assert ranges[-1][1] == log.end
-    assert [end for _, end in ranges[:-1]] == [begin for begin, _ in ranges[1:]]
 
 
 def test_what_can_not_be_split_is_left_alone(tmp_path: Path) -> None:

@@ -81,7 +81,6 @@ def _questions(stores: tuple[Path, Path, LogBuilder, Path]) -> list[tuple[Path, 
     ]
 
 
-@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.usefixtures("_few_bytes")
 def test_sound_stores_are_looked_up(stores: tuple[Path, Path, LogBuilder, Path]) -> None:
     urls = {root: in_memory(root, root.name) for root in stores[:2]}
@@ -89,7 +88,6 @@ def test_sound_stores_are_looked_up(stores: tuple[Path, Path, LogBuilder, Path])
         assert same_as_scan(root, urls[root], **options).explanation.plan == name
 
 
-@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.usefixtures("_few_bytes")
 @budget(0.15)
 @given(seed=st.integers(0, 2**32), lies=st.integers(1, 4))
@@ -108,7 +106,6 @@ def test_lying_queues_give_sound_rows(
         keeps_the_promise(root, url, **options)
 
 
-@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.usefixtures("_few_bytes")
 @budget(0.15)
 @given(seed=st.integers(0, 2**32), lies=st.integers(1, 4))
@@ -128,7 +125,6 @@ def test_lying_index_files_give_sound_rows(
         keeps_the_promise(root, url, **options)
 
 
-@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.usefixtures("_few_bytes")
 @pytest.mark.parametrize("old_segments", [0, 2])
 def test_dledger_logs_are_looked_up(tmp_path: Path, old_segments: int) -> None:
@@ -145,7 +141,6 @@ def _look_up(archive: Path, directory: Path) -> set[str]:
     return {keeps_the_promise(root, url, **options) for options in questions_about(root, drawn, 1)}
 
 
-@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.golden
 @pytest.mark.usefixtures("_few_bytes")
 @pytest.mark.parametrize("archive", ARCHIVES[::_STEP], ids=lambda archive: archive.name.split(".")[0])
@@ -153,7 +148,6 @@ def test_a_look_up_in_a_damaged_store_keeps_the_promise(archive: Path, tmp_path:
     _look_up(archive, tmp_path)
 
 
-@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.soak
 @pytest.mark.usefixtures("_few_bytes")
 def test_a_look_up_in_any_damaged_store_keeps_the_promise(tmp_path: Path) -> None:
@@ -162,7 +156,6 @@ def test_a_look_up_in_any_damaged_store_keeps_the_promise(tmp_path: Path) -> Non
     assert {"scan", "queues", "index", "position"} <= plans
 
 
-@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.golden
 @pytest.mark.usefixtures("_few_bytes")
 @pytest.mark.parametrize("name", ["4.9.7/tx", "5.3.3/bcq", "5.3.3/propcrc"])
@@ -170,7 +163,6 @@ def test_a_golden_store_is_looked_up(name: str, golden: Callable[[str], Unpacked
     _check_golden(golden(name), 2)
 
 
-@pytest.mark.usefixtures("no_pauses")
 @pytest.mark.soak
 @pytest.mark.usefixtures("_few_bytes")
 def test_every_golden_store_is_looked_up(golden_store: UnpackedStore) -> None:
@@ -183,7 +175,6 @@ def _check_golden(store: UnpackedStore, most: int) -> None:
         keeps_the_promise(store.root, url, release=store.golden.release, **options)
 
 
-@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_faults_change_no_row(server: ObjectStore, golden: Callable[[str], UnpackedStore]) -> None:
     """Requests are cut off, throttled and refused while a store is looked up."""
     store = golden("5.3.3/tx")
@@ -240,7 +231,6 @@ def _moved(server: ObjectStore, url: str, **options: Any) -> tuple[str, int, int
     return plan.explanation.plan, rows, server.faults.bytes_sent, server.faults.gets
 
 
-@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_a_record_is_read_by_its_position(server: ObjectStore, large: tuple[Path, LogBuilder]) -> None:
     """Planning reads the record, its unit, and whether the last segment has records; a task reads the record again."""
     root, log = large
@@ -253,7 +243,6 @@ def test_a_record_is_read_by_its_position(server: ObjectStore, large: tuple[Path
     assert size < 4 * record.size + (64 << 10)  # listings, and the file of units, which is read whole
 
 
-@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_a_queue_is_read_by_its_units(server: ObjectStore, large: tuple[Path, LogBuilder]) -> None:
     root, _ = large
     url = server.upload(root, "by-queue")
@@ -264,7 +253,6 @@ def test_a_queue_is_read_by_its_units(server: ObjectStore, large: tuple[Path, Lo
     assert size < 16 * _MIB / 4
 
 
-@pytest.mark.usefixtures("no_pauses", "no_chance")
 @pytest.mark.usefixtures("_cheap_requests")
 def test_a_message_is_read_by_its_key(server: ObjectStore, large: tuple[Path, LogBuilder]) -> None:
     root, _ = large
@@ -276,7 +264,6 @@ def test_a_message_is_read_by_its_key(server: ObjectStore, large: tuple[Path, Lo
     assert size < 16 * _MIB / 4
 
 
-@pytest.mark.usefixtures("no_pauses", "no_chance")
 @pytest.mark.parametrize(("before", "gets"), [(b"\xa5", 3), (b"x", 5)])
 def test_a_look_up_says_what_it_moves(
     server: ObjectStore,
@@ -299,7 +286,6 @@ def test_a_look_up_says_what_it_moves(
     assert f"moves {found.planned} to plan, and about {found.reading} to read" in str(found)
 
 
-@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_a_look_up_that_would_move_more_is_a_scan(server: ObjectStore, large: tuple[Path, LogBuilder]) -> None:
     """A request costs as much as 256 KiB, so that a log of 16 MiB is scanned."""
     root, _ = large
@@ -311,7 +297,6 @@ def test_a_look_up_that_would_move_more_is_a_scan(server: ObjectStore, large: tu
     assert plan.why == "the answer is a large part of the log"
 
 
-@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_a_segment_that_is_replaced_after_a_look_up_is_an_error(server: ObjectStore, small: Path) -> None:
     url = server.upload(small, "swapped-look-up")
     options = ReadOptions.parse(topic="t0", storage=server.settings)
@@ -323,7 +308,6 @@ def test_a_segment_that_is_replaced_after_a_look_up_is_an_error(server: ObjectSt
         list(read_range(replace(plan.ranges[0]), options))
 
 
-@pytest.mark.usefixtures("no_pauses", "no_chance")
 def test_archives_and_compressed_segments_name_why_they_are_scanned(small: Path, tmp_path: Path) -> None:
     archive = shutil.make_archive(str(tmp_path / "store"), "tar", small)
 

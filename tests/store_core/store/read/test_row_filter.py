@@ -123,12 +123,6 @@ def test_a_bound_can_be_the_last_offset_there_is() -> None:
     assert selected(values, starting_offsets={"t": {0: 2**63 - 1}}) == [0]
 
 
-def test_filters_add_up() -> None:
-    values: Columns = {"topic": ["t", "t", "u"], "queue_id": [0, 1, 1], "tags": ["A", "A", "A"]}
-
-    assert selected(values, topic="t", queue_id=1, tag="A") == [1]
-
-
 def test_an_empty_batch_stays_empty() -> None:
     nothing: dict[str, list[Any]] = {name: [] for name in ("keys", "unique_key", "uniq_msg_id", "topic")}
 

@@ -24,7 +24,7 @@ from store_core.store.read import picks as picked_records
 from store_core.store.read.picks import NO_QUEUE, Picks, PickWindows
 from tests.builders import BODY_LENGTH_AT, MAGIC_AT, LogBuilder
 from tests.dledger_logs import DLedgerLog
-from tests.store_core.store.read.test_remote_reads import MODES, damaged, outcome
+from tests.store_core.store.read.test_remote_stores import MODES, damaged, outcome
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,16 +160,6 @@ def test_a_size_that_its_lengths_do_not_prove_takes_no_memory(tmp_path: Path, mo
     read_messages(tmp_path, columns=["topic"], mode="DROPMALFORMED").read_all()
 
     assert max(chunks) <= 2 << 12  # a window with the head behind it
-
-
-@pytest.mark.parametrize("size", [0, 1000, SEGMENT - 1])
-def test_truncation_is_a_named_error(size: int, tmp_path: Path) -> None:
-    first = small_log(tmp_path)
-    reader = begun(tmp_path)
-    os.truncate(first, size)
-
-    with pytest.raises(SegmentVanishedError, match=rf"had {SEGMENT} bytes when it was opened, and has {size} now"):
-        reader.read_all()
 
 
 def test_bytes_behind_the_new_end_of_a_file_are_no_hole(tmp_path: Path) -> None:

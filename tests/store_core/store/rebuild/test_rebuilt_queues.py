@@ -143,9 +143,6 @@ def test_what_a_full_queue_can_not_take_is_refused_by_all(tmp_path: Path) -> Non
     assert file_bytes(tmp_path / "rebuilt") == file_bytes(tmp_path / "open") == file_bytes(tmp_path / "batch")
 
 
-RELEASE_RULES: Final = QueueRules(consume_queue_file_size=100, batch_consume_queue_file_size=138, ext_file_size=100)
-
-
 def units_of(rules: RebuildRules, requests: list[DispatchRequest]) -> list[QueueUnits]:
     units = SegmentUnits(rules, 7)
     return [*units.add(RequestBatch(requests)), *units.rest()]
@@ -158,7 +155,7 @@ def test_what_is_kept_in_memory_is_what_is_loaded_from_the_files(
 ) -> None:
     root = tmp_path_factory.mktemp("q")
     rules = replace(
-        RELEASE_RULES,
+        RULES,
         release=release,
         batch_topics=frozenset({"B"}) if release == "5.3" else frozenset(),
         is_ext_enabled=data.draw(st.booleans()),
@@ -182,7 +179,7 @@ def test_what_is_kept_in_memory_is_what_is_loaded_from_the_files(
 
 def test_a_queue_on_a_failing_disk_is_given_up_at_once(tmp_path: Path) -> None:
     """A broker tries for half a minute; a job would wait as long for each of its queues."""
-    disk, asked = FaultyFileSystem(), RebuildRules(RELEASE_RULES)
+    disk, asked = FaultyFileSystem(), RebuildRules(RULES)
     (piece,) = units_of(asked, [DispatchRequest("T", 0, 1000, 100, 0, 1, 0)])
     disk.fail("open", errno.EIO, times=1)
     writers = QueueWriters(asked, QueuePlace(tmp_path, tmp_path, disk))
