@@ -96,16 +96,6 @@ def test_a_record_is_viewed_at_its_place_with_its_size_and_nowhere_else(store: D
     assert {None} == {store.select_one_message_by_offset(*other) for other in elsewhere}
 
 
-def test_put_after_reopening_overwrites_nothing(tmp_path: Path) -> None:
-    with DefaultMessageStore.open(tmp_path, config()) as store:
-        store.put_message(message(b"x" * 3000))
-        store.put_message(message(b"y" * 3000))
-    with DefaultMessageStore.open(tmp_path, config()) as store:
-        store.put_message(message(b"z"))
-
-    assert [b"x" * 3000, b"y" * 3000, b"z"] == bodies(tmp_path)
-
-
 @pytest.mark.parametrize("release", RELEASES)
 def test_clean_end_leaves_checkpoint_and_no_abort(tmp_path: Path, release: Release) -> None:
     with DefaultMessageStore.open(tmp_path, config(release=release), clock=SteadyClock()) as store:
@@ -217,17 +207,6 @@ def test_opening_that_fails_lets_go_of_the_lock(tmp_path: Path, disk: FaultyFile
         DefaultMessageStore.open(tmp_path, config(), file_system=disk)
 
     DefaultMessageStore.open(tmp_path, config()).close()
-
-
-def test_store_of_another_file_size_is_refused_and_stays(tmp_path: Path) -> None:
-    with DefaultMessageStore.open(tmp_path, config()) as store:
-        store.put_message(message())
-    before = {path: path.read_bytes() for path in (tmp_path / "commitlog").iterdir()}
-
-    with pytest.raises(InvalidOptionError, match="mappedFileSizeCommitLog says 8192"):
-        DefaultMessageStore.open(tmp_path, config(mapped_file_size_commit_log=8192))
-    assert before == {path: path.read_bytes() for path in (tmp_path / "commitlog").iterdir()}
-    assert not (tmp_path / "abort").exists()
 
 
 # ---- reading only
