@@ -41,15 +41,15 @@ class Target(Protocol):
     Each method runs in a process of its own, and folder is where it may write.
     """
 
-    def prepare(self, folder: Path) -> None:
+    def prepare(self, folder: Path, /) -> None:
         """Make what the writer finds; the same for all kills."""
         ...
 
-    def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
+    def work(self, folder: Path, seed: int, tell: Callable[[int], None], /) -> None:
         """Write; `tell` says that something is acknowledged."""
         ...
 
-    def check(self, folder: Path, seed: int, told: list[int]) -> None:
+    def check(self, folder: Path, seed: int, told: list[int], /) -> None:
         """Check what is left: what was told is there, nothing is half there, and the next run works."""
         ...
 

@@ -111,7 +111,6 @@ class Putting:
     keeps_all: bool = True
 
     def prepare(self, folder: Path) -> None:
-        """Put a few messages, and close the store."""
         with DefaultMessageStore.open(folder / "store", self.config) as store:
             self._put(store, 0, 7)
 
@@ -128,7 +127,6 @@ class Putting:
         return all(store.put_message(each).status is PutMessageStatus.PUT_OK for each in messages)
 
     def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
-        """Open the store, put on, and close it."""
         chance, number = random.Random(seed), 7  # noqa: S311 -- no secret
         with DefaultMessageStore.open(folder / "store", self.config) as store:
             while number < _MESSAGES:
@@ -186,15 +184,11 @@ class Recovering:
         (root / "checkpoint").unlink()
         (root / "abort").touch()
 
-    def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
-        """Open and close."""
-        del seed
+    def work(self, folder: Path, _seed: int, tell: Callable[[int], None]) -> None:
         with DefaultMessageStore.open(folder / "store", config_of(self.release)):
             tell(0)
 
-    def check(self, folder: Path, seed: int, told: list[int]) -> None:
-        """Check that the next opening finishes the work."""
-        del seed, told
+    def check(self, folder: Path, _seed: int, _told: list[int]) -> None:
         check_opens(folder / "store", config_of(self.release))
         assert list(range(60)) == numbers_of(folder / "store")
 
@@ -212,7 +206,6 @@ class Rebuilding:
 
     @classmethod
     def of_index(cls) -> Self:
-        """Return the one of the index alone."""
         return cls(rebuild_index, RebuildOptions(replace=True, hash_slot_num=10, index_num=20))
 
     @classmethod
@@ -221,19 +214,15 @@ class Rebuilding:
         return replace(cls.of_index(), rebuild=_rebuild_by_files)
 
     def prepare(self, folder: Path) -> None:
-        """Make a whole store."""
         Recovering("5.3").prepare(folder)
         check_opens(folder / "store", config_of())
 
-    def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
-        """Rebuild."""
-        del seed
+    def work(self, folder: Path, _seed: int, tell: Callable[[int], None]) -> None:
         self.rebuild(folder / "store", self.options)
         tell(0)
 
-    def check(self, folder: Path, seed: int, told: list[int]) -> None:
+    def check(self, folder: Path, _seed: int, _told: list[int]) -> None:
         """Check that another rebuild finishes, and that nothing is left behind."""
-        del seed, told
         root = folder / "store"
         self.rebuild(root, self.options)
         check_opens(root, config_of())
@@ -258,7 +247,6 @@ class Sinking:
     is_stream: bool
 
     def prepare(self, folder: Path) -> None:
-        """Make a store by one job."""
         self._commit(folder / "store", 0)
 
     def _commit(self, root: Path, number: int) -> None:
@@ -272,16 +260,13 @@ class Sinking:
         staged = [stage(directory / f"part{part}", bodies[part::2], file_system=files) for part in range(2)]
         commit.run(staged)
 
-    def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
-        """Commit two more."""
-        del seed
+    def work(self, folder: Path, _seed: int, tell: Callable[[int], None]) -> None:
         for number in (1, 2):
             self._commit(folder / "store", number)
             tell(number)
 
-    def check(self, folder: Path, seed: int, told: list[int]) -> None:
+    def check(self, folder: Path, _seed: int, told: list[int]) -> None:
         """Check that each is there as a whole or not at all, and once, also if a stream repeats the last one."""
-        del seed
         root = folder / "store"
         if self.is_stream:
             begun = CommitLedger(SinkDirectory(root, OsFileSystem()).ledger, OsFileSystem()).entry("stream")
@@ -319,15 +304,12 @@ class Repairing:
         plan = plan_repair(root, release="5.3", hash_slot_num=10, index_num=20)
         (folder / "plan.json").write_text(json.dumps(plan.to_json()))
 
-    def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
-        """Repair."""
-        del seed
+    def work(self, folder: Path, _seed: int, tell: Callable[[int], None]) -> None:
         repair(folder / "store", folder / "plan.json")
         tell(0)
 
-    def check(self, folder: Path, seed: int, told: list[int]) -> None:
+    def check(self, folder: Path, _seed: int, told: list[int]) -> None:
         """Check that the next run finishes, unless this one did, and that what was replaced is kept."""
-        del seed
         root = folder / "store"
         old, new = (queue_files(folder / name) for name in ("broken", "sound"))
         if not told:
@@ -344,18 +326,14 @@ class Redacting:
     """A copy without a text."""
 
     def prepare(self, folder: Path) -> None:
-        """Make a store."""
         Rebuilding().prepare(folder)
 
-    def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
-        """Copy."""
-        del seed
+    def work(self, folder: Path, _seed: int, tell: Callable[[int], None]) -> None:
         assert redact(folder / "store", folder / "copy", text="xxx").verdict is Verdict.CLEAN
         tell(0)
 
-    def check(self, folder: Path, seed: int, told: list[int]) -> None:
+    def check(self, folder: Path, _seed: int, told: list[int]) -> None:
         """Check that there is a whole copy or none, and that another one can be made."""
-        del seed
         copy = folder / "copy"
         assert copy.exists() or not told
         if not copy.exists():
@@ -371,22 +349,18 @@ class Exporting:
     """Messages into files of a lake."""
 
     def prepare(self, folder: Path) -> None:
-        """Export a part."""
         Putting(config_of()).prepare(folder)
         export(folder / "store", folder / "lake")
         with DefaultMessageStore.open(folder / "store", config_of()) as store:
             for number in range(7, 40):
                 store.put_message(message(number))
 
-    def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
-        """Export the rest."""
-        del seed
+    def work(self, folder: Path, _seed: int, tell: Callable[[int], None]) -> None:
         export(folder / "store", folder / "lake")
         tell(0)
 
-    def check(self, folder: Path, seed: int, told: list[int]) -> None:
+    def check(self, folder: Path, _seed: int, _told: list[int]) -> None:
         """Check that the next run exports the rest once."""
-        del seed, told
         export(folder / "store", folder / "lake")
         report = prove(folder / "store", folder / "lake")
         assert report.verdict is Verdict.CLEAN, report.to_text()
@@ -401,7 +375,6 @@ class Replaying:
     is_into_new: bool = False
 
     def prepare(self, folder: Path) -> None:
-        """Make a store."""
         Rebuilding().prepare(folder)
 
     def _replay(self, folder: Path) -> ReplayReport:
@@ -409,15 +382,12 @@ class Replaying:
         given: dict[str, Any] = {"into_config": config_of()} if self.is_into_new else {"release": "5.3"}
         return replay(folder / "store", "again", into, to_topic="again", topic="topic1", **given)
 
-    def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
-        """Replay one topic."""
-        del seed
+    def work(self, folder: Path, _seed: int, tell: Callable[[int], None]) -> None:
         self._replay(folder)
         tell(0)
 
-    def check(self, folder: Path, seed: int, told: list[int]) -> None:
+    def check(self, folder: Path, _seed: int, _told: list[int]) -> None:
         """Check that readers see all, or nothing, and that another replay leaves each message there once."""
-        del seed, told
         first = [] if self.is_into_new else list(range(60))
         whole = first + [number for number in range(60) if number % 3 == 1]
         root = folder / ("new" if self.is_into_new else "store")
@@ -437,7 +407,6 @@ class Configuring:
     """Committed offsets of consumers, in ``config/consumerOffset.json``."""
 
     def prepare(self, folder: Path) -> None:
-        """Commit an offset."""
         self._persist(folder, 0)
 
     def _persist(self, folder: Path, offset: int) -> None:
@@ -448,16 +417,13 @@ class Configuring:
             manager.commit_offset("host", "group", "topic", queue, offset)
         manager.persist()
 
-    def work(self, folder: Path, seed: int, tell: Callable[[int], None]) -> None:
-        """Commit some more."""
-        del seed
+    def work(self, folder: Path, _seed: int, tell: Callable[[int], None]) -> None:
         for offset in range(1, 9):
             self._persist(folder, offset)
             tell(offset)
 
-    def check(self, folder: Path, seed: int, told: list[int]) -> None:
+    def check(self, folder: Path, _seed: int, told: list[int]) -> None:
         """Check that all offsets are of one commit, the last that was told or the next."""
-        del seed
         manager = ConsumerOffsetManager(folder / "store", OsFileSystem())
         manager.load()
         offsets = {manager.query_offset("group", "topic", queue) for queue in range(200)}

@@ -72,7 +72,6 @@ class Trouble(Fate):
         self._is_over = False
 
     def watch(self) -> None:
-        """Begin."""
         if self.kind == "signals":
             self.refusals = ()
             signal.signal(signal.SIGALRM, lambda _number, _frame: None)  # without SA_RESTART, so calls are interrupted

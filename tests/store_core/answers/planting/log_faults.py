@@ -11,93 +11,74 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.format.layout import MagicCode
 from store_core.store.rebuild.findings import FindingKind
-from tests.store_core.answers.planting.store_copy import Expected, Fault, Record, StoreCopy, patch
+from tests.store_core.answers.planting.store_copy import SOUND, Expected, Fault, Record, StoreCopy, patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from random import Random
 
 
 _SEVERAL: Final = ("5.3.3/propcrc", "5.3.3/batch", "4.9.7/basic")
 """Stores with several segments."""
 
 
-def _damage(record: Record) -> list[Expected]:
-    return [Expected(FindingKind.LOG_DAMAGE, begin=record.offset)]
+_WITH_CRC: Final = ("5.3.3/propcrc", "5.5.0/propcrc")
+_OF_4_9: Final = ("4.9.7/lmq", "4.9.7/basic")
+_WITHOUT_CRC: Final = ("5.3.3/lmq", "4.9.7/lmq", "5.5.0/tx")
+
+_WHERE: Final[dict[FindingKind, tuple[str, tuple[str, ...]]]] = {
+    FindingKind.LOG_RECORD_CRC: ("__CRC32#", _WITH_CRC),
+    FindingKind.LOG_TIME: ("", _WITHOUT_CRC),
+}
+"""Kind of findings -> the property that a record has to have for it, and the stores that have such records."""
 
 
-def _head_field(
-    name: str, code: str, value: Callable[[Record], int], title: str
-) -> Callable[[StoreCopy], list[Expected]]:
-    """Make a fault that overwrites a field of a record's head, so that it is no record."""
+def _bytes(
+    title: str,
+    change: Callable[[Record, bytes, Random], tuple[int, bytes]],
+    kind: FindingKind = FindingKind.LOG_DAMAGE,
+) -> Fault:
+    """Make a fault that overwrites bytes of a record: `change` says where in its file, and which."""
+    needs, stores = _WHERE.get(kind, ("", SOUND))
 
     def plant(store: StoreCopy) -> list[Expected]:
-        record = store.record()
-        record.put(name, code, value(record))
-        return _damage(record)
+        record = store.record(needs)
+        patch(record.file, *change(record, record.file.read_bytes(), store.random))
+        return [Expected(kind, begin=record.offset)]
 
-    plant.__name__ = title
-    return plant
-
-
-def body_bit_flipped(store: StoreCopy) -> list[Expected]:
-    record = store.record()
-    at = record.body_at + store.random.randrange(record.body_length)
-    patch(record.file, at, bytes([record.file.read_bytes()[at] ^ 1 << store.random.randrange(8)]))
-    return [Expected(FindingKind.LOG_CRC, begin=record.offset)]
+    return Fault(plant, stores, title)
 
 
-def body_zeroed(store: StoreCopy) -> list[Expected]:
-    record = store.record()
-    patch(record.file, record.body_at, bytes(record.body_length))
-    return [Expected(FindingKind.LOG_CRC, begin=record.offset)]
+def _field(
+    title: str,
+    name: str,
+    code: str,
+    value: Callable[[Record, Random], int],
+    kind: FindingKind = FindingKind.LOG_DAMAGE,
+) -> Fault:
+    """Make a fault that overwrites a field of a record's head."""
+
+    def change(record: Record, _: bytes, chance: Random) -> tuple[int, bytes]:
+        return record.field_at(name), struct.pack(f">{code}", value(record, chance))
+
+    return _bytes(title, change, kind)
 
 
-def body_checksum_changed(store: StoreCopy) -> list[Expected]:
-    record = store.record()
-    record.put("body_crc", "i", store.random.randrange(1, 1 << 30))
-    return [Expected(FindingKind.LOG_CRC, begin=record.offset)]
+def _flipped(data: bytes, at: int, bit: int = 0) -> tuple[int, bytes]:
+    return at, bytes([data[at] ^ 1 << bit])
 
 
-def topic_length_changed(store: StoreCopy) -> list[Expected]:
-    record = store.record()
-    patch(record.file, record.topic_at, bytes([store.random.choice([0, 126, 127, 255])]))
-    return _damage(record)
+def body_bit_flipped(record: Record, data: bytes, chance: Random) -> tuple[int, bytes]:
+    return _flipped(data, record.body_at + chance.randrange(record.body_length), chance.randrange(8))
 
 
-def properties_length_changed(store: StoreCopy) -> list[Expected]:
-    record = store.record()
-    length_at = record.topic_at + 1 + len(record.topic.encode())
-    patch(record.file, length_at, struct.pack(">h", store.random.choice([-1, 1, 32767])))
-    return _damage(record)
+def properties_length_changed(record: Record, _: bytes, chance: Random) -> tuple[int, bytes]:
+    return record.properties_at - 2, struct.pack(">h", chance.choice([-1, 1, 32767]))
 
 
-def property_checksum_changed(store: StoreCopy) -> list[Expected]:
-    record = store.record("__CRC32#")
-    at = record.at + record.size - 2 - store.random.randrange(9)
-    digit = record.file.read_bytes()[at] - ord("0")
-    patch(record.file, at, b"%d" % ((digit + 1) % 10))
-    return [Expected(FindingKind.LOG_RECORD_CRC, begin=record.offset)]
-
-
-def property_value_changed(store: StoreCopy) -> list[Expected]:
-    """Change a byte of a property of a record that has a checksum over all of it."""
-    record = store.record("__CRC32#")
-    at = record.topic_at + 1 + len(record.topic.encode()) + 2 + 1
-    patch(record.file, at, bytes([record.file.read_bytes()[at] ^ 1]))
-    return [Expected(FindingKind.LOG_RECORD_CRC, begin=record.offset)]
-
-
-def topic_byte_changed(store: StoreCopy) -> list[Expected]:
-    record = store.record("__CRC32#")
-    at = record.topic_at + 1
-    patch(record.file, at, bytes([record.file.read_bytes()[at] ^ 1]))
-    return [Expected(FindingKind.LOG_RECORD_CRC, begin=record.offset)]
-
-
-def queue_id_changed(store: StoreCopy) -> list[Expected]:
-    record = store.record("__CRC32#")
-    record.put("queue_id", "i", record.queue_id + 1)
-    return [Expected(FindingKind.LOG_RECORD_CRC, begin=record.offset)]
+def property_checksum_changed(record: Record, data: bytes, chance: Random) -> tuple[int, bytes]:
+    at = record.at + record.size - 2 - chance.randrange(9)
+    return at, b"%d" % ((data[at] - ord("0") + 1) % 10)
 
 
 def queue_offset_changed(store: StoreCopy) -> list[Expected]:
@@ -107,33 +88,6 @@ def queue_offset_changed(store: StoreCopy) -> list[Expected]:
     later = [each for each in records if each.place == record.place and each.offset > record.offset]
     record.put("queue_offset", "q", record.queue_offset + 3)
     return [Expected(FindingKind.LOG_OFFSETS, 1 + bool(later), begin=record.offset, place=record.place)]
-
-
-def zeros_in_the_middle(store: StoreCopy) -> list[Expected]:
-    record = store.record()
-    patch(record.file, record.at, bytes(record.size))
-    return _damage(record)
-
-
-def garbage_in_the_middle(store: StoreCopy) -> list[Expected]:
-    record = store.record()
-    patch(record.file, record.at, store.random.randbytes(record.size))
-    return _damage(record)
-
-
-def record_replaced_by_an_earlier_one(store: StoreCopy) -> list[Expected]:
-    """Put the bytes of an earlier record of the same size where another one was: its physical offset is wrong."""
-    record = store.record()
-    head = record.file.read_bytes()[record.at : record.at + record.size]
-    patch(record.file, record.at, head)
-    record.put("physical_offset", "q", record.offset - record.size)
-    return _damage(record)
-
-
-def blank_record_in_the_middle(store: StoreCopy) -> list[Expected]:
-    record = store.record()
-    patch(record.file, record.at, struct.pack(">ii", record.size, MagicCode.BLANK.value))
-    return _damage(record)
 
 
 def _filler(store: StoreCopy) -> tuple[Record, int]:
@@ -226,46 +180,52 @@ def last_record_torn(store: StoreCopy) -> list[Expected]:
     return [Expected(FindingKind.LOG_DAMAGE, begin=last.offset)]
 
 
-def store_time_lost(store: StoreCopy) -> list[Expected]:
-    record = store.record()
-    record.put("store_timestamp", "q", store.random.choice([0, -1, -(1 << 62)]))
-    return [Expected(FindingKind.LOG_TIME, begin=record.offset)]
-
-
-_WITH_CRC: Final = ("5.3.3/propcrc", "5.5.0/propcrc")
-_OF_4_9: Final = ("4.9.7/lmq", "4.9.7/basic")
-_WITHOUT_CRC: Final = ("5.3.3/lmq", "4.9.7/lmq", "5.5.0/tx")
-
-_HEADS: Final = (
-    _head_field("total_size", "i", lambda _: 0, "size_zero"),
-    _head_field("total_size", "i", lambda _: -1, "size_negative"),
-    _head_field("total_size", "i", lambda _: 20, "size_too_small_for_a_record"),
-    _head_field("total_size", "i", lambda record: record.size + 1, "size_one_too_large"),
-    _head_field("total_size", "i", lambda _: 1 << 30, "size_after_the_end_of_the_file"),
-    _head_field("magic_code", "i", lambda _: 0, "magic_code_zeroed"),
-    _head_field("magic_code", "i", lambda _: 0x01020304, "magic_code_overwritten"),
-    _head_field("body_length", "i", lambda record: record.body_length + 7, "body_length_changed"),
-    _head_field("body_length", "i", lambda _: -5, "body_length_negative"),
-    _head_field("physical_offset", "q", lambda record: record.offset + 1, "physical_offset_changed"),
-    _head_field("physical_offset", "q", lambda _: 1 << 40, "physical_offset_after_the_end"),
-)
-
 LOG_FAULTS: Final = (
-    *(Fault(plant) for plant in _HEADS),
-    Fault(body_bit_flipped),
-    Fault(body_zeroed),
-    Fault(body_checksum_changed),
-    Fault(topic_length_changed),
-    Fault(properties_length_changed),
-    Fault(property_checksum_changed, _WITH_CRC),
-    Fault(property_value_changed, _WITH_CRC),
-    Fault(topic_byte_changed, _WITH_CRC),
-    Fault(queue_id_changed, _WITH_CRC),
+    _field("size_zero", "total_size", "i", lambda *_: 0),
+    _field("size_negative", "total_size", "i", lambda *_: -1),
+    _field("size_too_small_for_a_record", "total_size", "i", lambda *_: 20),
+    _field("size_one_too_large", "total_size", "i", lambda record, _: record.size + 1),
+    _field("size_after_the_end_of_the_file", "total_size", "i", lambda *_: 1 << 30),
+    _field("magic_code_zeroed", "magic_code", "i", lambda *_: 0),
+    _field("magic_code_overwritten", "magic_code", "i", lambda *_: 0x01020304),
+    _field("body_length_changed", "body_length", "i", lambda record, _: record.body_length + 7),
+    _field("body_length_negative", "body_length", "i", lambda *_: -5),
+    _field("physical_offset_changed", "physical_offset", "q", lambda record, _: record.offset + 1),
+    _field("physical_offset_after_the_end", "physical_offset", "q", lambda *_: 1 << 40),
+    _bytes("body_bit_flipped", body_bit_flipped, FindingKind.LOG_CRC),
+    _bytes("body_zeroed", lambda record, *_: (record.body_at, bytes(record.body_length)), FindingKind.LOG_CRC),
+    _field(
+        "body_checksum_changed", "body_crc", "i", lambda _, chance: chance.randrange(1, 1 << 30), FindingKind.LOG_CRC
+    ),
+    _bytes(
+        "topic_length_changed",
+        lambda record, _, chance: (record.topic_at, bytes([chance.choice([0, 126, 127, 255])])),
+    ),
+    _bytes("properties_length_changed", properties_length_changed),
+    _bytes("property_checksum_changed", property_checksum_changed, FindingKind.LOG_RECORD_CRC),
+    _bytes(
+        "property_value_changed",
+        lambda record, data, _: _flipped(data, record.properties_at + 1),
+        FindingKind.LOG_RECORD_CRC,
+    ),
+    _bytes(
+        "topic_byte_changed", lambda record, data, _: _flipped(data, record.topic_at + 1), FindingKind.LOG_RECORD_CRC
+    ),
+    _field("queue_id_changed", "queue_id", "i", lambda record, _: record.queue_id + 1, FindingKind.LOG_RECORD_CRC),
     Fault(queue_offset_changed, _WITHOUT_CRC),
-    Fault(store_time_lost, _WITHOUT_CRC),
-    Fault(zeros_in_the_middle),
-    Fault(garbage_in_the_middle),
-    Fault(blank_record_in_the_middle),
+    _field(
+        "store_time_lost",
+        "store_timestamp",
+        "q",
+        lambda _, chance: chance.choice([0, -1, -(1 << 62)]),
+        FindingKind.LOG_TIME,
+    ),
+    _bytes("zeros_in_the_middle", lambda record, *_: (record.at, bytes(record.size))),
+    _bytes("garbage_in_the_middle", lambda record, _, chance: (record.at, chance.randbytes(record.size))),
+    _bytes(
+        "blank_record_in_the_middle",
+        lambda record, *_: (record.at, struct.pack(">ii", record.size, MagicCode.BLANK.value)),
+    ),
     Fault(filler_overwritten, _SEVERAL),
     Fault(filler_zeroed, _SEVERAL),
     Fault(segment_missing, _SEVERAL),

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.format.layout import INDEX_HEADER, unit_dtype
 from store_core.store.rebuild.findings import FindingKind
-from tests.store_core.answers.planting.store_copy import Expected, Fault, IndexCopy, StoreCopy, patch
+from tests.store_core.answers.planting.store_copy import Expected, Fault, IndexCopy, QueueCopy, StoreCopy, patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
+    from random import Random
 
 
-_LIVE: Final = ("5.3.3/live",)
 _NAMES: Final = ("topics.json", "consumerOffset.json", "subscriptionGroup.json", "delayOffset.json")
 _YEAR_2100: Final = 4_102_444_800_000
 
@@ -26,13 +26,12 @@ _YEAR_2100: Final = 4_102_444_800_000
 # ---- checkpoint
 
 
-def _checkpoint(number: int, value: int, title: str) -> Callable[[StoreCopy], list[Expected]]:
+def _checkpoint(title: str, number: int, value: int) -> Fault:
     def plant(store: StoreCopy) -> list[Expected]:
         patch(store.root / "checkpoint", 8 * number, struct.pack(">q", value))
         return [Expected(FindingKind.CHECKPOINT)]
 
-    plant.__name__ = title
-    return plant
+    return Fault(plant, name=title)
 
 
 def checkpoint_cut(store: StoreCopy) -> list[Expected]:
@@ -55,58 +54,44 @@ def _config(store: StoreCopy, name: str) -> Path:
     return folder / name
 
 
-def config_cut(store: StoreCopy) -> list[Expected]:
-    path = _config(store, store.random.choice(_NAMES))
-    path.write_bytes(b'{"offsetTable": {"a@b": {')
-    return [Expected(FindingKind.CONFIG_UNREADABLE)]
+def _config_broken(title: str, text: bytes, backup: bytes | None = None) -> Fault:
+    def plant(store: StoreCopy) -> list[Expected]:
+        path = _config(store, store.random.choice(_NAMES))
+        path.write_bytes(text)
+        if backup is not None:
+            path.with_name(path.name + ".bak").write_bytes(backup)
+        return [Expected(FindingKind.CONFIG_UNREADABLE)]
+
+    return Fault(plant, name=title)
 
 
-def config_garbage(store: StoreCopy) -> list[Expected]:
-    path = _config(store, store.random.choice(_NAMES))
-    path.write_bytes(bytes(200))
-    return [Expected(FindingKind.CONFIG_UNREADABLE)]
+def _consumer_offset(title: str, offset: Callable[[QueueCopy], int]) -> Fault:
+    def plant(store: StoreCopy) -> list[Expected]:
+        queue = store.queue()
+        topic, queue_id = queue.place
+        path = _config(store, "consumerOffset.json")
+        path.write_text(json.dumps({"offsetTable": {f"{topic}@group": {str(queue_id): offset(queue)}}}))
+        return [Expected(FindingKind.CONFIG_OFFSET, queue_offset=offset(queue), place=queue.place)]
 
-
-def config_and_backup_broken(store: StoreCopy) -> list[Expected]:
-    path = _config(store, store.random.choice(_NAMES))
-    path.write_bytes(b"[1, 2")
-    path.with_name(path.name + ".bak").write_bytes(b"{]")
-    return [Expected(FindingKind.CONFIG_UNREADABLE)]
-
-
-def consumer_offset_after_the_end(store: StoreCopy) -> list[Expected]:
-    queue = store.queue()
-    topic, queue_id = queue.place
-    path = _config(store, "consumerOffset.json")
-    path.write_text(json.dumps({"offsetTable": {f"{topic}@group": {str(queue_id): queue.stop + 5}}}))
-    return [Expected(FindingKind.CONFIG_OFFSET, queue_offset=queue.stop + 5, place=queue.place)]
-
-
-def consumer_offset_negative(store: StoreCopy) -> list[Expected]:
-    queue = store.queue()
-    topic, queue_id = queue.place
-    path = _config(store, "consumerOffset.json")
-    path.write_text(json.dumps({"offsetTable": {f"{topic}@group": {str(queue_id): -7}}}))
-    return [Expected(FindingKind.CONFIG_OFFSET, queue_offset=-7, place=queue.place)]
+    return Fault(plant, name=title)
 
 
 OTHER_FAULTS: Final = (
-    Fault(_checkpoint(0, _YEAR_2100, "checkpoint_log_time_in_the_future")),
-    Fault(_checkpoint(1, _YEAR_2100, "checkpoint_queue_time_in_the_future")),
-    Fault(_checkpoint(2, _YEAR_2100, "checkpoint_index_time_in_the_future")),
-    Fault(_checkpoint(0, -1, "checkpoint_time_negative")),
+    _checkpoint("checkpoint_log_time_in_the_future", 0, _YEAR_2100),
+    _checkpoint("checkpoint_queue_time_in_the_future", 1, _YEAR_2100),
+    _checkpoint("checkpoint_index_time_in_the_future", 2, _YEAR_2100),
+    _checkpoint("checkpoint_time_negative", 0, -1),
     Fault(checkpoint_cut),
     Fault(checkpoint_garbage),
-    Fault(config_cut),
-    Fault(config_garbage),
-    Fault(config_and_backup_broken),
-    Fault(consumer_offset_after_the_end),
-    Fault(consumer_offset_negative),
+    _config_broken("config_cut", b'{"offsetTable": {"a@b": {'),
+    _config_broken("config_garbage", bytes(200)),
+    _config_broken("config_and_backup_broken", b"[1, 2", b"{]"),
+    _consumer_offset("consumer_offset_after_the_end", lambda queue: queue.stop + 5),
+    _consumer_offset("consumer_offset_negative", lambda _: -7),
 )
 
 
 _FAR: Final = 1 << 40
-_HEADER: Final = unit_dtype(INDEX_HEADER)
 
 
 def _entry(store: StoreCopy) -> tuple[IndexCopy, int]:
@@ -131,92 +116,71 @@ def entry_leads_to_another_record(store: StoreCopy) -> list[Expected]:
     return [Expected(FindingKind.INDEX_WRONG_PLACE, begin=own)]
 
 
-def entry_leads_inside_a_record(store: StoreCopy) -> list[Expected]:
-    index, number = _entry(store)
-    own = int(index.entries["physical_offset"][number])
-    index.put(number, "physical_offset", own + 1)
-    return [Expected(FindingKind.INDEX_WRONG_PLACE, begin=own)]
+def _misled(title: str, place: Callable[[int], int]) -> Fault:
+    """Make a fault that lets an entry lead elsewhere."""
+
+    def plant(store: StoreCopy) -> list[Expected]:
+        index, number = _entry(store)
+        own = int(index.entries["physical_offset"][number])
+        index.put(number, "physical_offset", place(own))
+        return [Expected(FindingKind.INDEX_WRONG_PLACE, begin=own)]
+
+    return Fault(plant, name=title)
 
 
-def entry_leads_after_the_end(store: StoreCopy) -> list[Expected]:
-    index, number = _entry(store)
-    own = int(index.entries["physical_offset"][number])
-    index.put(number, "physical_offset", _FAR)
-    return [Expected(FindingKind.INDEX_WRONG_PLACE, begin=own)]
+def _link(title: str, value: Callable[[IndexCopy, int, Random], int]) -> Fault:
+    """Make a fault that lets an entry that leads to another one lead elsewhere; not one of the last two."""
+
+    def plant(store: StoreCopy) -> list[Expected]:
+        index = store.index()
+        number = store.random.choice([each for each in index.linked() if each < index.count - 2])
+        index.put(number, "previous_index", value(index, number, store.random))
+        return [Expected(FindingKind.INDEX_CHAIN)]
+
+    return Fault(plant, name=title)
 
 
-def link_cut(store: StoreCopy) -> list[Expected]:
-    index = store.index()
-    index.put(store.random.choice(index.linked()), "previous_index", 0)
-    return [Expected(FindingKind.INDEX_CHAIN)]
-
-
-def link_to_itself(store: StoreCopy) -> list[Expected]:
-    index = store.index()
-    number = store.random.choice(index.linked())
-    index.put(number, "previous_index", number)
-    return [Expected(FindingKind.INDEX_CHAIN)]
-
-
-def link_to_a_later_entry(store: StoreCopy) -> list[Expected]:
-    index = store.index()
-    number = store.random.choice([each for each in index.linked() if each < index.count - 2])
-    index.put(number, "previous_index", index.count - 1)
-    return [Expected(FindingKind.INDEX_CHAIN)]
-
-
-def link_out_of_range(store: StoreCopy) -> list[Expected]:
-    index = store.index()
-    index.put(store.random.choice(index.linked()), "previous_index", store.random.choice([-1, 1 << 30]))
-    return [Expected(FindingKind.INDEX_CHAIN)]
-
-
-def _slot(value: Callable[[StoreCopy, IndexCopy, int], int], title: str) -> Callable[[StoreCopy], list[Expected]]:
+def _slot(title: str, value: int) -> Fault:
     """Make a fault that lets a slot in use lead elsewhere."""
 
     def plant(store: StoreCopy) -> list[Expected]:
         index = store.index()
-        slot = store.random.choice(index.used_slots())
-        patch(index.file, index.slot_at(slot), struct.pack(">i", value(store, index, slot)))
+        patch(index.file, index.slot_at(store.random.choice(index.used_slots())), struct.pack(">i", value))
         return [Expected(FindingKind.INDEX_CHAIN)]
 
-    plant.__name__ = title
-    return plant
+    return Fault(plant, name=title)
 
 
-def _header(name: str, code: str, change: Callable[[int], int], title: str) -> Callable[[StoreCopy], list[Expected]]:
-    """Make a fault that changes a field of a header."""
+def _header_at(name: str) -> int:
+    fields = unit_dtype(INDEX_HEADER).fields
+    assert fields is not None
+    return int(fields[name][1])
+
+
+def _header(title: str, name: str, change: int) -> Fault:
+    """Make a fault that changes a long field of a header."""
 
     def plant(store: StoreCopy) -> list[Expected]:
         index = store.index()
-        assert _HEADER.fields is not None
-        at = int(_HEADER.fields[name][1])
-        (value,) = struct.unpack_from(f">{code}", index.file.read_bytes(), at)
-        patch(index.file, at, struct.pack(f">{code}", change(value)))
+        (value,) = struct.unpack_from(">q", index.file.read_bytes(), _header_at(name))
+        patch(index.file, _header_at(name), struct.pack(">q", value + change))
         return [Expected(FindingKind.INDEX_HEADER)]
 
-    plant.__name__ = title
-    return plant
+    return Fault(plant, name=title)
 
 
 def header_ends_after_the_log(store: StoreCopy) -> list[Expected]:
     index = store.indexes()[-1]
-    assert _HEADER.fields is not None
-    patch(index.file, int(_HEADER.fields["end_physical_offset"][1]), struct.pack(">q", _FAR))
+    patch(index.file, _header_at("end_physical_offset"), struct.pack(">q", _FAR))
     return [Expected(FindingKind.INDEX_AFTER_END, begin=_FAR)]
 
 
 def header_counts_too_few(store: StoreCopy) -> list[Expected]:
     index = store.index()
-    _count(index, index.count - 1)
+    patch(index.file, _header_at("index_count"), struct.pack(">i", index.count - 1))
     before, last = index.entries["physical_offset"][-2:].tolist()
     is_seen = before != last  # else the header fits the entry before it as well
     return [*[Expected(FindingKind.INDEX_HEADER)] * is_seen, Expected(FindingKind.INDEX_MISSING, begin=last)]
-
-
-def _count(index: IndexCopy, count: int) -> None:
-    assert _HEADER.fields is not None
-    patch(index.file, int(_HEADER.fields["index_count"][1]), struct.pack(">i", count))
 
 
 def index_file_missing(store: StoreCopy) -> list[Expected]:
@@ -255,19 +219,19 @@ def index_file_repeated(store: StoreCopy) -> list[Expected]:
 INDEX_FAULTS: Final = (
     Fault(entry_hash_changed),
     Fault(entry_leads_to_another_record),
-    Fault(entry_leads_inside_a_record),
-    Fault(entry_leads_after_the_end),
-    Fault(link_cut),
-    Fault(link_to_itself),
-    Fault(link_to_a_later_entry),
-    Fault(link_out_of_range),
-    Fault(_slot(lambda *_: 0, "slot_emptied")),
-    Fault(_slot(lambda *_: 1 << 30, "slot_out_of_range")),
-    Fault(_slot(lambda *_: -5, "slot_negative")),
-    Fault(_header("begin_physical_offset", "q", lambda value: value + 1, "header_begin_changed")),
-    Fault(_header("end_physical_offset", "q", lambda value: value - 1, "header_end_changed")),
-    Fault(_header("begin_timestamp", "q", lambda value: value + 3_600_000, "header_begin_time_changed")),
-    Fault(_header("end_timestamp", "q", lambda value: value - 3_600_000, "header_end_time_changed")),
+    _misled("entry_leads_inside_a_record", lambda own: own + 1),
+    _misled("entry_leads_after_the_end", lambda _: _FAR),
+    _link("link_cut", lambda *_: 0),
+    _link("link_to_itself", lambda _, number, __: number),
+    _link("link_to_a_later_entry", lambda index, *_: index.count - 1),
+    _link("link_out_of_range", lambda _, __, chance: chance.choice([-1, 1 << 30])),
+    _slot("slot_emptied", 0),
+    _slot("slot_out_of_range", 1 << 30),
+    _slot("slot_negative", -5),
+    _header("header_begin_changed", "begin_physical_offset", 1),
+    _header("header_end_changed", "end_physical_offset", -1),
+    _header("header_begin_time_changed", "begin_timestamp", 3_600_000),
+    _header("header_end_time_changed", "end_timestamp", -3_600_000),
     Fault(header_ends_after_the_log),
     Fault(header_counts_too_few),
     Fault(index_file_missing, ("5.3.3/batch", "4.9.7/basic")),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.format.layout import BATCH_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_EXT_UNIT, unit_dtype
 from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
 from store_core.store.rebuild.findings import FindingKind
-from tests.store_core.answers.planting.store_copy import Expected, Fault, QueueCopy, StoreCopy, patch
+from tests.store_core.answers.planting.store_copy import SOUND, Expected, Fault, QueueCopy, StoreCopy, Unit, patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,7 @@ def unit_dropped(store: StoreCopy) -> list[Expected]:
     ]
 
 
-def _queue_and_units(store: StoreCopy) -> tuple[QueueCopy, list[tuple[int, int, int]]]:
+def _queue_and_units(store: StoreCopy) -> tuple[QueueCopy, list[Unit]]:
     queue = store.queue()
     return queue, queue.units()
 
@@ -72,7 +72,7 @@ def unit_put_between(store: StoreCopy) -> list[Expected]:
     ]
 
 
-def _foreign(store: StoreCopy, queue: QueueCopy) -> tuple[int, int, int]:
+def _foreign(store: StoreCopy, queue: QueueCopy) -> Unit:
     """Return a unit of another queue."""
     own = {unit[0] for unit in queue.units()}
     others = [unit for other in store.queues() for unit in other.units() if unit[0] not in own]
@@ -95,57 +95,31 @@ def unit_repeated_in_place(store: StoreCopy) -> list[Expected]:
     return _one(FindingKind.UNIT_DUPLICATE, queue, place + 1)
 
 
-def unit_repeated_at_the_end(store: StoreCopy) -> list[Expected]:
-    queue = store.queue()
-    queue.put(queue.stop, queue.unit(store.place(queue)))
-    return _one(FindingKind.UNIT_DUPLICATE, queue, queue.stop)
-
-
-def _changed(
-    kind: FindingKind, change: Callable[[StoreCopy, tuple[int, int, int]], tuple[int, int, int]], title: str
-) -> Callable[[StoreCopy], list[Expected]]:
+def _changed(title: str, kind: FindingKind, change: Callable[[Unit, StoreCopy, QueueCopy], Unit]) -> Fault:
     """Make a fault that changes one unit."""
 
     def plant(store: StoreCopy) -> list[Expected]:
         queue = store.queue()
         place = store.place(queue)
-        queue.put(place, change(store, queue.unit(place)))
+        queue.put(place, change(queue.unit(place), store, queue))
         return _one(kind, queue, place)
 
-    plant.__name__ = title
-    return plant
+    return Fault(plant, name=title)
 
 
-_CHANGES: Final = (
-    _changed(FindingKind.UNIT_WRONG_SIZE, lambda _, unit: (unit[0], unit[1] + 1, unit[2]), "unit_size_changed"),
-    _changed(FindingKind.UNIT_WRONG_SIZE, lambda _, unit: (unit[0], 1 << 30, unit[2]), "unit_size_beyond_the_log"),
-    _changed(
-        FindingKind.UNIT_WRONG_TAGS_CODE, lambda store, unit: (*unit[:2], unit[2] ^ 1 << store.random.randrange(31)),
-        "tags_code_changed",
-    ),
-    _changed(FindingKind.UNIT_WRONG_TAGS_CODE, lambda _, unit: (*unit[:2], -(1 << 62)), "tags_code_like_an_extension"),
-    _changed(FindingKind.UNIT_WRONG_PLACE, lambda _, unit: (unit[0] + 1, *unit[1:]), "unit_points_inside_a_record"),
-    _changed(FindingKind.UNIT_AFTER_END, lambda _, unit: (_FAR, *unit[1:]), "unit_points_after_the_end"),
-)  # fmt: skip
+def _added(title: str, kind: FindingKind, make: Callable[[StoreCopy, QueueCopy], Unit]) -> Fault:
+    """Make a fault that adds a unit at the end."""
+
+    def plant(store: StoreCopy) -> list[Expected]:
+        queue = store.queue()
+        queue.put(queue.stop, make(store, queue))
+        return _one(kind, queue, queue.stop)
+
+    return Fault(plant, name=title)
 
 
-def unit_points_into_another_queue(store: StoreCopy) -> list[Expected]:
-    queue = store.queue()
-    place = store.place(queue)
-    queue.put(place, _foreign(store, queue))
-    return _one(FindingKind.UNIT_WRONG_PLACE, queue, place)
-
-
-def unit_of_another_queue_at_the_end(store: StoreCopy) -> list[Expected]:
-    queue = store.queue()
-    queue.put(queue.stop, _foreign(store, queue))
-    return _one(FindingKind.UNIT_EXTRA, queue, queue.stop)
-
-
-def unit_after_the_end_at_the_end(store: StoreCopy) -> list[Expected]:
-    queue = store.queue()
-    queue.put(queue.stop, (_FAR, 100, 0))
-    return _one(FindingKind.UNIT_AFTER_END, queue, queue.stop)
+def _with_a_wrong_bit(unit: Unit, store: StoreCopy, _: QueueCopy) -> Unit:
+    return *unit[:2], unit[2] ^ 1 << store.random.randrange(31)
 
 
 def unit_zeroed(store: StoreCopy) -> list[Expected]:
@@ -169,44 +143,48 @@ def queue_missing(store: StoreCopy) -> list[Expected]:
     return [Expected(FindingKind.UNIT_MISSING, queue.count, queue_offset=queue.first, place=queue.place)]
 
 
-def _file_missing(which: Callable[[StoreCopy, QueueCopy], Path], title: str) -> Callable[[StoreCopy], list[Expected]]:
+def _file_missing(title: str, number: int) -> Fault:
     """Make a fault that deletes one of several files of a queue."""
 
     def plant(store: StoreCopy) -> list[Expected]:
         queue = store.queue(files=3)
-        file = which(store, queue)
+        file = queue.files[number]
         count = queue.units_in(file)
         file.unlink()
         place = max(int(file.name) // CQ_STORE_UNIT_SIZE, queue.first)
         return [Expected(FindingKind.UNIT_MISSING, count, queue_offset=place, place=queue.place)]
 
-    plant.__name__ = title
-    return plant
+    return Fault(plant, ("5.3.3/propcrc",), title)
 
 
-def queue_file_cut(store: StoreCopy) -> list[Expected]:
-    queue = store.queue()
-    os.truncate(queue.files[-1], store.random.randrange(1, queue.size))
-    return [Expected(FindingKind.QUEUE_UNREADABLE, place=queue.place)]
+def _unreadable(
+    title: str, change: Callable[[StoreCopy, QueueCopy], object], files: int = 1, stores: tuple[str, ...] = SOUND
+) -> Fault:
+    """Make a fault that lets a queue have what is no file of it."""
+
+    def plant(store: StoreCopy) -> list[Expected]:
+        queue = store.queue(files)
+        change(store, queue)
+        return [Expected(FindingKind.QUEUE_UNREADABLE, place=queue.place)]
+
+    return Fault(plant, stores, title)
 
 
-def queue_file_long(store: StoreCopy) -> list[Expected]:
-    queue = store.queue(files=2)
+def _append_a_unit(_: StoreCopy, queue: QueueCopy) -> None:
     with queue.files[0].open("ab") as file:
         file.write(bytes(CQ_STORE_UNIT_SIZE))
-    return [Expected(FindingKind.QUEUE_UNREADABLE, place=queue.place)]
 
 
-def queue_file_misnamed(store: StoreCopy) -> list[Expected]:
-    queue = store.queue()
-    queue.files[-1].rename(queue.files[-1].with_suffix(".old"))
-    return [Expected(FindingKind.QUEUE_UNREADABLE, place=queue.place)]
+def _unknown(title: str, kind: FindingKind, place: Callable[[QueueCopy], tuple[str, int]]) -> Fault:
+    """Make a fault that puts a copy of a queue where none belongs."""
 
+    def plant(store: StoreCopy) -> list[Expected]:
+        queue = store.queue()
+        topic, queue_id = place(queue)
+        shutil.copytree(queue.directory, store.root / "consumequeue" / topic / str(queue_id))
+        return [Expected(kind, place=(topic, queue_id))]
 
-def stray_file_in_a_queue(store: StoreCopy) -> list[Expected]:
-    queue = store.queue()
-    (queue.directory / "notes.txt").write_bytes(bytes(queue.size))
-    return [Expected(FindingKind.QUEUE_UNREADABLE, place=queue.place)]
+    return Fault(plant, name=title)
 
 
 def extra_queue_file(store: StoreCopy) -> list[Expected]:
@@ -219,18 +197,6 @@ def extra_queue_file(store: StoreCopy) -> list[Expected]:
     shutil.copyfile(queue.files[0], last.with_name(f"{int(last.name) + queue.size:020d}"))
     count = queue.units_in(queue.files[0]) + stop - queue.stop
     return [Expected(FindingKind.UNIT_DUPLICATE, count, place=queue.place)]
-
-
-def unknown_topic(store: StoreCopy) -> list[Expected]:
-    queue = store.queue()
-    shutil.copytree(queue.directory, store.root / "consumequeue" / "ghost" / "0")
-    return [Expected(FindingKind.UNKNOWN_TOPIC, place=("ghost", 0))]
-
-
-def unknown_queue(store: StoreCopy) -> list[Expected]:
-    queue = store.queue()
-    shutil.copytree(queue.directory, queue.directory.parent / "99")
-    return [Expected(FindingKind.UNKNOWN_QUEUE, place=(queue.place[0], 99))]
 
 
 def queue_renamed(store: StoreCopy) -> list[Expected]:
@@ -290,7 +256,7 @@ def _units_of_batch(file: Path) -> int:
     return sum(size > 0 for size in sizes)
 
 
-def _batch_changed(kind: FindingKind, name: str, code: str, title: str) -> Callable[[StoreCopy], list[Expected]]:
+def _batch_changed(title: str, kind: FindingKind, name: str, code: str) -> Fault:
     def plant(store: StoreCopy) -> list[Expected]:
         file, count, place = _batch_file(store)
         assert _BATCH.fields is not None
@@ -299,8 +265,7 @@ def _batch_changed(kind: FindingKind, name: str, code: str, title: str) -> Calla
         patch(file, at, struct.pack(f">{code}", value + 1))
         return [Expected(kind, place=place)]
 
-    plant.__name__ = title
-    return plant
+    return Fault(plant, _BCQ, title)
 
 
 def batch_unit_missing(store: StoreCopy) -> list[Expected]:
@@ -319,29 +284,43 @@ QUEUE_FAULTS: Final = (
     Fault(unit_put_between),
     Fault(units_swapped),
     Fault(unit_repeated_in_place),
-    Fault(unit_repeated_at_the_end),
-    *(Fault(plant) for plant in _CHANGES),
-    Fault(unit_points_into_another_queue),
-    Fault(unit_of_another_queue_at_the_end),
-    Fault(unit_after_the_end_at_the_end),
+    _added("unit_repeated_at_the_end", FindingKind.UNIT_DUPLICATE, lambda store, queue: queue.unit(store.place(queue))),
+    _changed("unit_size_changed", FindingKind.UNIT_WRONG_SIZE, lambda unit, *_: (unit[0], unit[1] + 1, unit[2])),
+    _changed("unit_size_beyond_the_log", FindingKind.UNIT_WRONG_SIZE, lambda unit, *_: (unit[0], 1 << 30, unit[2])),
+    _changed("tags_code_changed", FindingKind.UNIT_WRONG_TAGS_CODE, _with_a_wrong_bit),
+    _changed("tags_code_like_an_extension", FindingKind.UNIT_WRONG_TAGS_CODE, lambda unit, *_: (*unit[:2], -(1 << 62))),
+    _changed("unit_points_inside_a_record", FindingKind.UNIT_WRONG_PLACE, lambda unit, *_: (unit[0] + 1, *unit[1:])),
+    _changed("unit_points_after_the_end", FindingKind.UNIT_AFTER_END, lambda unit, *_: (_FAR, *unit[1:])),
+    _changed(
+        "unit_points_into_another_queue",
+        FindingKind.UNIT_WRONG_PLACE,
+        lambda _, store, queue: _foreign(store, queue),
+    ),
+    _added("unit_of_another_queue_at_the_end", FindingKind.UNIT_EXTRA, _foreign),
+    _added("unit_after_the_end_at_the_end", FindingKind.UNIT_AFTER_END, lambda *_: (_FAR, 100, 0)),
     Fault(unit_zeroed),
     Fault(queue_missing),
-    Fault(_file_missing(lambda _, queue: queue.files[0], "first_queue_file_missing"), ("5.3.3/propcrc",)),
-    Fault(_file_missing(lambda _, queue: queue.files[1], "middle_queue_file_missing"), ("5.3.3/propcrc",)),
-    Fault(_file_missing(lambda _, queue: queue.files[-1], "last_queue_file_missing"), ("5.3.3/propcrc",)),
-    Fault(queue_file_cut),
-    Fault(queue_file_long, ("5.3.3/propcrc", "4.9.7/basic")),
-    Fault(queue_file_misnamed),
-    Fault(stray_file_in_a_queue),
+    _file_missing("first_queue_file_missing", 0),
+    _file_missing("middle_queue_file_missing", 1),
+    _file_missing("last_queue_file_missing", -1),
+    _unreadable(
+        "queue_file_cut",
+        lambda store, queue: os.truncate(queue.files[-1], store.random.randrange(1, queue.size)),
+    ),
+    _unreadable("queue_file_long", _append_a_unit, 2, ("5.3.3/propcrc", "4.9.7/basic")),
+    _unreadable("queue_file_misnamed", lambda _, queue: queue.files[-1].rename(queue.files[-1].with_suffix(".old"))),
+    _unreadable(
+        "stray_file_in_a_queue", lambda _, queue: (queue.directory / "notes.txt").write_bytes(bytes(queue.size))
+    ),
     Fault(extra_queue_file),
-    Fault(unknown_topic),
-    Fault(unknown_queue),
+    _unknown("unknown_topic", FindingKind.UNKNOWN_TOPIC, lambda _: ("ghost", 0)),
+    _unknown("unknown_queue", FindingKind.UNKNOWN_QUEUE, lambda queue: (queue.place[0], 99)),
     Fault(queue_renamed),
     Fault(extension_missing, _EXT),
     Fault(extension_tags_code_changed, _EXT),
-    Fault(_batch_changed(FindingKind.UNIT_WRONG_SIZE, "store_size", "i", "batch_unit_size_changed"), _BCQ),
-    Fault(_batch_changed(FindingKind.UNIT_WRONG_TAGS_CODE, "tags_code", "q", "batch_tags_code_changed"), _BCQ),
-    Fault(_batch_changed(FindingKind.UNIT_WRONG_SIZE, "batch_size", "h", "batch_count_changed"), _BCQ),
-    Fault(_batch_changed(FindingKind.UNIT_WRONG_PLACE, "physical_offset", "q", "batch_unit_misplaced"), _BCQ),
+    _batch_changed("batch_unit_size_changed", FindingKind.UNIT_WRONG_SIZE, "store_size", "i"),
+    _batch_changed("batch_tags_code_changed", FindingKind.UNIT_WRONG_TAGS_CODE, "tags_code", "q"),
+    _batch_changed("batch_count_changed", FindingKind.UNIT_WRONG_SIZE, "batch_size", "h"),
+    _batch_changed("batch_unit_misplaced", FindingKind.UNIT_WRONG_PLACE, "physical_offset", "q"),
     Fault(batch_unit_missing, _BCQ),
 )

@@ -70,6 +70,10 @@ class Record(NamedTuple):
     def topic_at(self) -> int:
         return self.body_at + self.body_length
 
+    @property
+    def properties_at(self) -> int:
+        return self.topic_at + 1 + len(self.topic.encode()) + 2
+
     def field_at(self, name: str) -> int:
         """Return where a field of the head is in the file."""
         fields = head_dtype(self.sys_flag).fields
@@ -292,13 +296,15 @@ class Fault:
 
     * `plant`: Plants one into a copy of a store, and returns what is to be found: nothing else may be.
     * `stores`: The golden stores that it can be planted into.
+    * `name`: That of the function, if it has one.
     """
 
     plant: Callable[[StoreCopy], list[Expected]]
     stores: tuple[str, ...] = SOUND
+    name: str = ""
 
     def __str__(self) -> str:
-        return self.plant.__name__
+        return self.name or self.plant.__name__
 
 
 def counts_of(expected: Iterable[Expected]) -> dict[str, int]:
