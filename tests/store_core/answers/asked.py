@@ -33,7 +33,7 @@ def answers_at(now: int, message: str) -> dict[str, Answer[Any]]:
         "info": Info(),
         "lag": Lag(now=now, messages=True),
         "producers": Producers(),
-        "retention": Retention(now=now, disk_size=2**40, disk_used=2**30),
+        "retention": Retention(now=now, days=2, disk_size=2**24, disk_used=2**23),
         "salvage": Salvage(),
         "trace": Trace(message),
         "transactions": Transactions(now=now, lists_all=True),

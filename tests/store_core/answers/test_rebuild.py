@@ -87,15 +87,15 @@ def test_a_pool_gives_what_this_process_gives_and_rocketmq_wrote(
     store = golden(name)
     monkeypatch.setattr(segment_part, "_SMALLEST_PART", 5000)
     here, there = (
-        rebuild_by(engine, store.root, tmp_path / type(engine).__name__, golden_rules(store), clock=FakeClock())
-        for engine in (InProcess(), pool)
+        rebuild_by(engine, store.root, tmp_path / name, golden_rules(store), clock=FakeClock())
+        for name, engine in (("here", InProcess()), ("there", pool))
     )
-    made = every_file(tmp_path / "InProcess")
+    made = every_file(tmp_path / "here")
 
     assert here == there
-    assert queue_files(store.root) == queue_files(tmp_path / "InProcess")
-    assert index_files(store.root) == index_files(tmp_path / "InProcess")
-    assert made == every_file(tmp_path / "ProcessPool")
+    assert queue_files(store.root) == queue_files(tmp_path / "here")
+    assert index_files(store.root) == index_files(tmp_path / "here")
+    assert made == every_file(tmp_path / "there")
     assert not [path for path in made if "attempts" in str(path)]
 
 
