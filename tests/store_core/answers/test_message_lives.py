@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
@@ -96,8 +95,7 @@ def test_delayed_messages_of_a_real_broker_are_delivered_after_they_were_due(nam
 
 
 @pytest.mark.parametrize("what", ["k", "U-k", "orders/0/0", "id"])
-def test_each_name_of_a_message_leads_to_all_its_records(what: str, tmp_path: Path) -> None:
-    log = LifeLog()
+def test_each_name_of_a_message_leads_to_all_its_records(log: LifeLog, what: str, tmp_path: Path) -> None:
     failed(log, "k")
     root = log.write(tmp_path)
     report = trace(root, message_id(log.records[0]) if what == "id" else what)
@@ -111,8 +109,7 @@ def test_each_name_of_a_message_leads_to_all_its_records(what: str, tmp_path: Pa
     assert "attempt 3 of group billing" in report.tables["steps"]["note"].to_pylist()
 
 
-def test_a_message_without_a_unique_key_is_followed_by_its_id(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_a_message_without_a_unique_key_is_followed_by_its_id(log: LifeLog, tmp_path: Path) -> None:
     sent = log.append(b"-", topic="orders")
     origin = {"ORIGIN_MESSAGE_ID": message_id(sent), "RETRY_TOPIC": "orders"}
     log.append(b"-", topic="orders")
@@ -124,8 +121,7 @@ def test_a_message_without_a_unique_key_is_followed_by_its_id(tmp_path: Path) ->
         assert ["send", "retry", "dead_letter"] == steps(trace(root, message_id(known)))
 
 
-def test_a_transaction_is_traced_with_its_operation(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_a_transaction_is_traced_with_its_operation(log: LifeLog, tmp_path: Path) -> None:
     halves = [log.half(key) for key in ("a", "b", "c", "d")]
     log.half("d", TRANSACTION_CHECK_TIMES="1")
     log.commit(halves[0], "a")
@@ -139,8 +135,7 @@ def test_a_transaction_is_traced_with_its_operation(tmp_path: Path) -> None:
     assert (["half", "half"], 0) == (steps(copies), copies.found.duplicates)
 
 
-def test_a_send_with_the_same_unique_key_is_a_duplicate(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_a_send_with_the_same_unique_key_is_a_duplicate(log: LifeLog, tmp_path: Path) -> None:
     log.send("a")
     log.send("a")
     log.send("b", properties={"KEYS": "a"})
@@ -167,8 +162,7 @@ def test_each_name_of_a_message_in_a_batch_leads_to_it_and_its_copies(what: str,
     assert (3, 4, 0) == (whole.found.messages, whole.found.records, whole.found.duplicates)
 
 
-def test_what_waits_says_until_when_and_whether_it_was_delivered(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_what_waits_says_until_when_and_whether_it_was_delivered(log: LifeLog, tmp_path: Path) -> None:
     log.delayed("a", 3)
     log.delayed("b", 3)
     log.timer("c", BEGIN + 5000)
@@ -181,8 +175,7 @@ def test_what_waits_says_until_when_and_whether_it_was_delivered(tmp_path: Path)
     assert ["waiting"] == outcomes(trace(root, "b"))
 
 
-def test_groups_that_are_past_a_record_are_named(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_groups_that_are_past_a_record_are_named(log: LifeLog, tmp_path: Path) -> None:
     log.send("a")
     log.send("b")
     root = log.write(tmp_path)
@@ -194,8 +187,7 @@ def test_groups_that_are_past_a_record_are_named(tmp_path: Path) -> None:
     assert {"one": False, "two": True} == {row["group"]: row["is_past"] for row in rows}
 
 
-def test_nothing_found_is_an_error_that_names_what_was_asked_for(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_nothing_found_is_an_error_that_names_what_was_asked_for(log: LifeLog, tmp_path: Path) -> None:
     log.send("a")
     root = log.write(tmp_path)
 
@@ -207,9 +199,8 @@ def test_nothing_found_is_an_error_that_names_what_was_asked_for(tmp_path: Path)
 
 @pytest.mark.parametrize("is_damaged", [False, True])
 def test_only_a_damaged_log_is_scanned_for_what_is_left_after_damage(
-    is_damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    log: LifeLog, is_damaged: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = LifeLog()
     broken = log.send("broken")
     failed(log, "a")
     if is_damaged:
@@ -228,8 +219,7 @@ def test_only_a_damaged_log_is_scanned_for_what_is_left_after_damage(
     assert is_damaged == (ReadMode.DROPMALFORMED in modes)
 
 
-def test_the_index_and_a_pool_change_nothing(tmp_path: Path, pool: ProcessPool) -> None:
-    log = LifeLog()
+def test_the_index_and_a_pool_change_nothing(log: LifeLog, tmp_path: Path, pool: ProcessPool) -> None:
     for number in range(20):
         failed(log, f"k{number}")
     root = log.write(tmp_path)
@@ -255,8 +245,7 @@ def column(report: DeadLettersReport, name: str) -> list[Any]:
     return values
 
 
-def test_letters_are_joined_to_their_first_messages(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_letters_are_joined_to_their_first_messages(log: LifeLog, tmp_path: Path) -> None:
     log.send("before")
     sent = log.send("a", queue_id=2)
     log.dead(sent, "a", "billing", 17)
@@ -266,21 +255,6 @@ def test_letters_are_joined_to_their_first_messages(tmp_path: Path) -> None:
     assert [sent.physical_offset] == column(report, "origin_offset")
     assert (Verdict.FINDINGS, 1, 1) == (report.verdict, report.found.letters, report.found.here)
     assert "%DLQ%billing/0/0" in report.to_text(200)
-
-
-@pytest.mark.parametrize("packed", [[0], [1], [0, 2]])
-def test_letters_are_in_log_order_whichever_segments_are_compressed(packed: list[int], tmp_path: Path) -> None:
-    log = LifeLog(1024)
-    for number in range(12):
-        log.dead(log.send(f"k{number}"), f"k{number}", "billing")
-    root = log.write(tmp_path)
-    expected = column(letters_of(root), "physical_offset")
-    segments = sorted((root / "commitlog").iterdir())
-    for at in packed:
-        segments[at].with_name(f"{segments[at].name}.gz").write_bytes(gzip.compress(segments[at].read_bytes()))
-        segments[at].unlink()
-
-    assert expected == sorted(expected) == column(letters_of(root), "physical_offset")
 
 
 def test_a_first_message_that_is_not_there_says_why(tmp_path: Path) -> None:
@@ -299,8 +273,7 @@ def test_a_first_message_that_is_not_there_says_why(tmp_path: Path) -> None:
     )
 
 
-def test_the_properties_of_release_5_name_the_first_message_as_well(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_the_properties_of_release_5_name_the_first_message_as_well(log: LifeLog, tmp_path: Path) -> None:
     sent = log.send("a")
     origin = {"DLQ_ORIGIN_TOPIC": "orders", "DLQ_ORIGIN_MESSAGE_ID": message_id(sent), "UNIQ_KEY": "U-a"}
     log.append(b"-", topic="%DLQ%billing", properties=origin)
@@ -309,8 +282,7 @@ def test_the_properties_of_release_5_name_the_first_message_as_well(tmp_path: Pa
     assert (["here"], ["orders"]) == (column(report, "origin"), column(report, "origin_topic"))
 
 
-def test_attempts_are_compared_with_what_the_group_allows(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_attempts_are_compared_with_what_the_group_allows(log: LifeLog, tmp_path: Path) -> None:
     sent = log.send("a")
     for key, group, attempts in (("a", "billing", 17), ("b", "billing", 3), ("c", "other", 17)):
         log.dead(sent, key, group, attempts)
@@ -327,8 +299,7 @@ def test_attempts_are_compared_with_what_the_group_allows(tmp_path: Path) -> Non
     )
 
 
-def test_a_letter_whose_store_time_no_table_holds_is_counted(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_a_letter_whose_store_time_no_table_holds_is_counted(log: LifeLog, tmp_path: Path) -> None:
     log.dead(log.send("a"), "a", "billing")
     log.send("b", "%DLQ%billing", store_timestamp=2**60, properties={"RETRY_TOPIC": "orders"})
     report = letters_of(log.write(tmp_path))
@@ -339,8 +310,7 @@ def test_a_letter_whose_store_time_no_table_holds_is_counted(tmp_path: Path) -> 
     assert first == group["first_timestamp"] == group["last_timestamp"]
 
 
-def test_groups_can_be_chosen_and_rows_cut(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_groups_can_be_chosen_and_rows_cut(log: LifeLog, tmp_path: Path) -> None:
     sent = log.send("a")
     for group in ("one", "two", "two"):
         log.dead(sent, "a", group)
@@ -411,8 +381,7 @@ def test_half_messages_beside_a_rocksdb_are_settled_by_their_offsets(name: str, 
 # ---- one transaction
 
 
-def test_old_pending_ones_are_findings(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_old_pending_ones_are_findings(log: LifeLog, tmp_path: Path) -> None:
     log.half("a")
     root = log.write(tmp_path)
 
@@ -424,8 +393,7 @@ def test_old_pending_ones_are_findings(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-def test_one_that_the_broker_asked_about_too_often_is_a_finding(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_one_that_the_broker_asked_about_too_often_is_a_finding(log: LifeLog, tmp_path: Path) -> None:
     log.half("a", TRANSACTION_CHECK_TIMES="15")
     root = log.write(tmp_path)
 
@@ -433,8 +401,7 @@ def test_one_that_the_broker_asked_about_too_often_is_a_finding(tmp_path: Path) 
     assert Verdict.CLEAN is told(root, most_checks=16).verdict
 
 
-def test_a_half_message_that_the_broker_is_past_is_given_up(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_a_half_message_that_the_broker_is_past_is_given_up(log: LifeLog, tmp_path: Path) -> None:
     log.half("a")
     log.half("b")
     root = log.write(tmp_path)
@@ -457,8 +424,7 @@ class BrokerMeanwhile(InProcess):
         return found
 
 
-def test_a_half_message_whose_copy_the_broker_puts_meanwhile_is_not_given_up(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_a_half_message_whose_copy_the_broker_puts_meanwhile_is_not_given_up(log: LifeLog, tmp_path: Path) -> None:
     log.half("a")
     log.half("b")
     root = log.write(tmp_path)
@@ -467,8 +433,7 @@ def test_a_half_message_whose_copy_the_broker_puts_meanwhile_is_not_given_up(tmp
     assert {"U-a": "pending", "U-b": "pending"} == states(report)
 
 
-def test_what_is_settled_across_lost_bytes_may_have_been_committed(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_what_is_settled_across_lost_bytes_may_have_been_committed(log: LifeLog, tmp_path: Path) -> None:
     first, second = log.half("a"), log.half("b")
     lost = log.send("lost")
     log.op(first)
@@ -515,8 +480,7 @@ def test_a_commit_to_which_no_queue_leads_is_absent(tmp_path: Path) -> None:
 # ---- reports
 
 
-def test_groups_count_all_and_rows_are_cut(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_groups_count_all_and_rows_are_cut(log: LifeLog, tmp_path: Path) -> None:
     log.op(*[log.half(f"k{number}") for number in range(3)])
     for number in range(5):
         log.half(f"p{number}")

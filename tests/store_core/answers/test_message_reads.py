@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import gzip
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
@@ -14,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.answers import message_reads, transactions
+from store_core.answers import message_reads
 from store_core.answers.answer import processes as engine_of
 from store_core.answers.message_reads import MessageRead, MessageScan, ReadJob, ScanCounts, SharedScan, read_of
 from store_core.snapshot.store import Store
 from store_core.store.parts import InProcess
 from tests.budgets import budget
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder
-from tests.life_logs import BEGIN, LifeLog
+from tests.life_logs import LifeLog
 
 if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
@@ -68,19 +67,6 @@ def test_a_shared_scan_finds_what_each_read_finds_and_the_damage(log: LifeLog) -
         assert [(row["physical_offset"], row["store_size"]) for row in damaged if row["physical_offset"] < log.end] == [
             tuple(row.values()) for row in found.damage.to_pylist()
         ]
-
-
-def test_records_in_an_archive_are_read_without_picking(tmp_path: Path) -> None:
-    log = LifeLog(1024)
-    for number in range(8):
-        log.op(log.half(f"t{number}"))
-    root = log.write(tmp_path / "store")
-    expected = transactions(root, now=BEGIN, lists_all=True).to_json()
-    for segment in (root / "commitlog").iterdir():
-        segment.with_name(f"{segment.name}.gz").write_bytes(gzip.compress(segment.read_bytes()))
-        segment.unlink()
-
-    assert expected == transactions(root, now=BEGIN, lists_all=True).to_json()
 
 
 class Offsets:

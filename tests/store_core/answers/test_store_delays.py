@@ -119,8 +119,7 @@ def test_what_a_real_broker_delivered_is_delivered(name: str, golden: Golden) ->
 # ---- delay levels
 
 
-def test_messages_wait_are_overdue_or_delivered_by_offset_and_time(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_messages_wait_are_overdue_or_delivered_by_offset_and_time(log: LifeLog, tmp_path: Path) -> None:
     for key in ("first", "second", "third"):
         log.delayed(key, 3, store_timestamp=BEGIN + len(log.records) * 60 * SECOND)
     root = log.write(tmp_path)
@@ -135,8 +134,7 @@ def test_messages_wait_are_overdue_or_delivered_by_offset_and_time(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", ["level", "timer"])
-def test_what_was_due_since_the_broker_wrote_its_file_is_told_apart(kind: str, tmp_path: Path) -> None:
-    log = LifeLog()
+def test_what_was_due_since_the_broker_wrote_its_file_is_told_apart(log: LifeLog, kind: str, tmp_path: Path) -> None:
     for number, due in enumerate((10, 30, 55, 58, 75, 100, 170, 200)):
         if kind == "level":
             log.delayed(f"{due}", 3, store_timestamp=BEGIN + (due - 10) * SECOND)
@@ -165,8 +163,7 @@ def test_what_was_due_since_the_broker_wrote_its_file_is_told_apart(kind: str, t
     )
 
 
-def test_what_offsets_have_passed_before_it_was_due_is_orphaned(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_what_offsets_have_passed_before_it_was_due_is_orphaned(log: LifeLog, tmp_path: Path) -> None:
     log.delayed("lost", 18)
     log.send("last", store_timestamp=BEGIN + 60 * SECOND)
     root = log.write(tmp_path)
@@ -176,8 +173,7 @@ def test_what_offsets_have_passed_before_it_was_due_is_orphaned(tmp_path: Path) 
     assert "delayOffset.json is past it" in reasons(told(root))[0]
 
 
-def test_a_level_that_the_broker_does_not_have_is_orphaned(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_a_level_that_the_broker_does_not_have_is_orphaned(log: LifeLog, tmp_path: Path) -> None:
     log.delayed("a", 3)
     root = log.write(tmp_path / "store")
     config = tmp_path / "broker.conf"
@@ -187,16 +183,14 @@ def test_a_level_that_the_broker_does_not_have_is_orphaned(tmp_path: Path) -> No
     assert {"U-a": "orphaned"} == states(told(root, config=config))
 
 
-def test_a_message_that_does_not_name_its_topic_is_orphaned(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_a_message_that_does_not_name_its_topic_is_orphaned(log: LifeLog, tmp_path: Path) -> None:
     log.append(b"-", topic=SCHEDULE, properties={"DELAY": "1", "UNIQ_KEY": "a"})
     log.delayed("b", 1, properties={"REAL_QID": "x"})
 
     assert {"a": "orphaned", "U-b": "orphaned"} == states(told(log.write(tmp_path)))
 
 
-def test_an_empty_body_in_a_level_is_named_once_it_is_due(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_an_empty_body_in_a_level_is_named_once_it_is_due(log: LifeLog, tmp_path: Path) -> None:
     log.delayed("a", 1, body=b"")
     root = log.write(tmp_path)
 
@@ -204,8 +198,7 @@ def test_an_empty_body_in_a_level_is_named_once_it_is_due(tmp_path: Path) -> Non
     assert "gets no further in its level" in reasons(told(root, now=BEGIN + 10 * SECOND))[0]
 
 
-def test_the_level_of_a_property_decides_and_a_higher_one_is_the_highest(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_the_level_of_a_property_decides_and_a_higher_one_is_the_highest(log: LifeLog, tmp_path: Path) -> None:
     log.delayed("a", 1, properties={"DELAY": "+99"})
     log.delayed("b", 1, properties={"DELAY": "soon"})
     rows = told(log.write(tmp_path), now=0).tables["messages"].to_pylist()
@@ -215,8 +208,7 @@ def test_the_level_of_a_property_decides_and_a_higher_one_is_the_highest(tmp_pat
     }
 
 
-def test_an_offset_beyond_the_queue_is_noted(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_an_offset_beyond_the_queue_is_noted(log: LifeLog, tmp_path: Path) -> None:
     log.delayed("a", 1)
     root = log.write(tmp_path)
     write_config(root, delayOffset={"offsetTable": {"1": 7}})
@@ -234,9 +226,8 @@ def write_check(root: Path, read_until: int, offset: int) -> None:
 
 @pytest.mark.parametrize("holds_data", [True, False])
 def test_a_database_with_timers_is_noted_as_the_check_file_does_not_tell_of_it(
-    holds_data: bool, tmp_path: Path
+    log: LifeLog, holds_data: bool, tmp_path: Path
 ) -> None:
-    log = LifeLog()
     log.timer("a", BEGIN)
     root = log.write(tmp_path)
     add_rocksdb(root / "rocksdbstore", holds_data=holds_data)
@@ -244,8 +235,7 @@ def test_a_database_with_timers_is_noted_as_the_check_file_does_not_tell_of_it(
     assert [holds_data] == [any("timers in it may be delivered" in note for note in told(root).found.notes)]
 
 
-def test_timers_are_delivered_once_their_slot_was_read(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_timers_are_delivered_once_their_slot_was_read(log: LifeLog, tmp_path: Path) -> None:
     for key, due in (("read", 10), ("next", 20), ("later", 90)):
         log.timer(key, BEGIN + due * SECOND)
     root = log.write(tmp_path)
@@ -258,8 +248,7 @@ def test_timers_are_delivered_once_their_slot_was_read(tmp_path: Path) -> None:
     assert {"U-next": "overdue", "U-later": "waiting"} == states(told(root, now=BEGIN + 30 * SECOND))
 
 
-def test_a_timer_that_the_file_is_past_before_it_was_due_is_orphaned(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_a_timer_that_the_file_is_past_before_it_was_due_is_orphaned(log: LifeLog, tmp_path: Path) -> None:
     log.timer("a", BEGIN + 10 * SECOND)
     log.timer("b", BEGIN + 30 * SECOND)
     root = log.write(tmp_path)
@@ -270,8 +259,7 @@ def test_a_timer_that_the_file_is_past_before_it_was_due_is_orphaned(tmp_path: P
     assert ["config/timercheck is past it, and it was not due when the log ended"] == reasons(report)
 
 
-def test_a_timer_that_is_not_in_the_wheel_yet_is_not_delivered(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_a_timer_that_is_not_in_the_wheel_yet_is_not_delivered(log: LifeLog, tmp_path: Path) -> None:
     log.timer("a", BEGIN + 10 * SECOND)
     root = log.write(tmp_path)
     write_check(root, BEGIN + 20 * SECOND, 0)
@@ -280,8 +268,7 @@ def test_a_timer_that_is_not_in_the_wheel_yet_is_not_delivered(tmp_path: Path) -
 
 
 @pytest.mark.parametrize(("release", "name"), [("5.3", "orders+U-a"), ("5.4", "U-a"), ("5.5", "U-a")])
-def test_a_timer_is_cancelled_by_another_of_its_time(tmp_path: Path, release: str, name: str) -> None:
-    log = LifeLog()
+def test_a_timer_is_cancelled_by_another_of_its_time(log: LifeLog, tmp_path: Path, release: str, name: str) -> None:
     log.timer("a", BEGIN + 10 * SECOND)
     log.timer("b", BEGIN + 20 * SECOND)
     log.timer("x", BEGIN + 10 * SECOND, properties={"TIMER_DEL_UNIQKEY": name})
@@ -293,8 +280,9 @@ def test_a_timer_is_cancelled_by_another_of_its_time(tmp_path: Path, release: st
 
 
 @pytest.mark.parametrize(("name", "release", "other"), [("orders+U-a", "5.5", "5.3"), ("U-a", "5.3", "5.5")])
-def test_a_cancellation_as_another_release_has_it_is_noted(tmp_path: Path, name: str, release: str, other: str) -> None:
-    log = LifeLog()
+def test_a_cancellation_as_another_release_has_it_is_noted(
+    log: LifeLog, tmp_path: Path, name: str, release: str, other: str
+) -> None:
     log.timer("a", BEGIN + 10 * SECOND)
     log.timer("x", BEGIN + 10 * SECOND, properties={"TIMER_DEL_UNIQKEY": name})
     store = log.write(tmp_path)
@@ -305,8 +293,7 @@ def test_a_cancellation_as_another_release_has_it_is_noted(tmp_path: Path, name:
     assert () == told(store, release=other).found.notes
 
 
-def test_of_a_timer_that_was_put_again_the_last_copy_counts(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_of_a_timer_that_was_put_again_the_last_copy_counts(log: LifeLog, tmp_path: Path) -> None:
     log.timer("a", BEGIN + 10 * SECOND)
     log.timer("a", BEGIN + 10 * SECOND, properties={"TIMER_ROLL_TIMES": "1"})
     log.timer("b", BEGIN + 10 * SECOND)
@@ -319,8 +306,7 @@ def test_of_a_timer_that_was_put_again_the_last_copy_counts(tmp_path: Path) -> N
 # ---- reports
 
 
-def test_the_calendar_has_each_message_once(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_the_calendar_has_each_message_once(log: LifeLog, tmp_path: Path) -> None:
     for number in range(90):
         log.delayed(f"k{number}", 1 + number % 18)
     log.timer("t", BEGIN + 3600 * SECOND)
@@ -335,8 +321,7 @@ def test_the_calendar_has_each_message_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("days", "seconds"), [(2, 3600), (300, 86400)])
-def test_a_longer_calendar_has_larger_cells(days: int, seconds: int, tmp_path: Path) -> None:
-    log = LifeLog()
+def test_a_longer_calendar_has_larger_cells(log: LifeLog, days: int, seconds: int, tmp_path: Path) -> None:
     for number in range(days):
         log.timer(f"k{number}", BEGIN + number * 86400 * SECOND)
     report = told(log.write(tmp_path), now=0)
@@ -346,8 +331,7 @@ def test_a_longer_calendar_has_larger_cells(days: int, seconds: int, tmp_path: P
     assert "<path" in report.to_html()
 
 
-def test_times_that_no_clock_shows_are_left_out_of_the_calendar(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_times_that_no_clock_shows_are_left_out_of_the_calendar(log: LifeLog, tmp_path: Path) -> None:
     log.timer("far", 10**18 - 1)
     log.timer("none", 5, properties={"TIMER_OUT_MS": "x" * 30})
     report = told(log.write(tmp_path))
@@ -357,8 +341,7 @@ def test_times_that_no_clock_shows_are_left_out_of_the_calendar(tmp_path: Path) 
     assert report.to_html()
 
 
-def test_a_timer_whose_body_is_damaged_at_the_end_of_the_log_is_none(tmp_path: Path) -> None:
-    log = LifeLog()
+def test_a_timer_whose_body_is_damaged_at_the_end_of_the_log_is_none(log: LifeLog, tmp_path: Path) -> None:
     log.timer("sound", BEGIN)
     log.timer("torn", BEGIN)
     log.flip(log.records[-1].physical_offset + BODY_AT)

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
     from tests.golden_stores import Golden
 
+pytestmark = pytest.mark.golden
+
 REPAIRABLE = [
     fault
     for fault in (*QUEUE_FAULTS, *INDEX_FAULTS)
@@ -74,7 +76,6 @@ def sums(root: Path) -> dict[str, bytes | None]:
 # ---- what is repaired
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize(("name", "fault"), PLANTED)
 def test_a_planted_fault_is_repaired_and_nothing_else_is_touched(
     name: str, fault: Fault, golden: Golden, tmp_path: Path
@@ -100,7 +101,6 @@ def test_a_planted_fault_is_repaired_and_nothing_else_is_touched(
     assert not (root / "rebuild-swap.json").exists()
 
 
-@pytest.mark.golden
 def test_only_the_queue_that_is_wrong_is_replaced(store: Path) -> None:
     planted = plant("unit_size_changed", store)
     report = repaired(store)
@@ -109,7 +109,6 @@ def test_only_the_queue_that_is_wrong_is_replaced(store: Path) -> None:
     assert f"{store}/replaced-1" == report.found.kept
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("name", ["4.9.7/lmq", "5.3.3/propcrc", "4.3.0/tx", "5.3.3/aged", "5.3.3/bcq"])
 def test_a_sound_store_needs_no_repair(name: str, golden: Golden) -> None:
     source = golden(name)
@@ -119,41 +118,34 @@ def test_a_sound_store_needs_no_repair(name: str, golden: Golden) -> None:
     assert Verdict.CLEAN is plan.verdict
 
 
-@pytest.mark.golden
-def test_index_files_before_the_first_wrong_one_stay(golden: Golden, tmp_path: Path) -> None:
-    source = golden("5.3.3/propcrc")
-    root = shutil.copytree(source.root, tmp_path / "store")
-    names = sorted(path.name for path in (root / "index").iterdir())
-    index = IndexCopy(root / "index" / names[1])
+def test_index_files_before_the_first_wrong_one_stay(store: Path) -> None:
+    names, before = sorted(path.name for path in (store / "index").iterdir()), index_files(store)
+    index = IndexCopy(store / "index" / names[1])
     patch(index.file, index.slot_at(index.used_slots()[0]), bytes(4))
-    report = repaired(root)
+    report = repaired(store)
 
-    assert len(names) > 1
     assert f"index/{names[0]}" not in report.tables["places"]["place"].to_pylist()
-    assert names[0] in {path.name for path in (root / "index").iterdir()}
-    assert index_files(source.root) == index_files(root)
-    assert {} == check(root).counts
+    assert names[0] in {path.name for path in (store / "index").iterdir()}
+    assert before == index_files(store)
+    assert {} == check(store).counts
 
 
-@pytest.mark.golden
-def test_a_missing_index_is_made_in_files_of_the_size_that_is_said(golden: Golden, tmp_path: Path) -> None:
-    source = golden("5.3.3/propcrc")
-    root = shutil.copytree(source.root, tmp_path / "store")
-    shutil.rmtree(root / "index")
-    plan = plan_repair(root, release="5.3", hash_slot_num=100, index_num=400)
+def test_a_missing_index_is_made_in_files_of_the_size_that_is_said(store: Path, tmp_path: Path) -> None:
+    before = index_files(store)
+    shutil.rmtree(store / "index")
+    plan = plan_repair(store, release="5.3", hash_slot_num=100, index_num=400)
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan.to_json()))
-    report = repair(root, path)
+    report = repair(store, path)
 
     assert "index: there is none; to make in files of 100 slots and 400 entries" in plan.to_text().split("\n")
     assert [("make", None)] == [(row["action"], row["file"]) for row in plan.tables["index_files"].to_pylist()]
     assert () == plan.found.notes
-    assert index_files(source.root) == index_files(root)
+    assert before == index_files(store)
     assert "made what was missing in 2 places: there are no old files to keep" in report.to_text().split("\n")
-    assert [] == list(root.glob("replaced-*"))
+    assert [] == list(store.glob("replaced-*"))
 
 
-@pytest.mark.golden
 def test_a_plan_says_which_sizes_it_assumes_of_a_missing_index(store: Path) -> None:
     shutil.rmtree(store / "index")
     plan = plan_repair(store, index_num=20_000_000)
@@ -163,7 +155,6 @@ def test_a_plan_says_which_sizes_it_assumes_of_a_missing_index(store: Path) -> N
     assert any("5,000,000 slots and 20,000,000 entries are assumed" in note for note in plan.found.notes)
 
 
-@pytest.mark.golden
 def test_queues_that_lag_after_a_crash_are_repaired_with_another_one(store: Path) -> None:
     """A restart goes on where the last queue ends, so that it would not come by their records."""
     (store / "abort").touch()
@@ -185,7 +176,6 @@ def test_queues_that_lag_after_a_crash_are_repaired_with_another_one(store: Path
     assert not any("records without a unit" in note for note in report.facts["notes"])
 
 
-@pytest.mark.golden
 def test_a_queue_of_deleted_records_keeps_its_offsets(golden: Golden, tmp_path: Path) -> None:
     source = golden("5.3.3/aged")
     root = shutil.copytree(source.root, tmp_path / "store")
@@ -205,7 +195,6 @@ def test_a_queue_of_deleted_records_keeps_its_offsets(golden: Golden, tmp_path: 
     assert units[:200].ljust(size, b"\0") == (directory / ("0" * 20)).read_bytes()
 
 
-@pytest.mark.golden
 def test_a_checkpoint_that_is_later_than_the_log_is_lowered(store: Path) -> None:
     checkpoint = StoreCheckpoint(store, OsFileSystem(), "5.3").load()
     before = checkpoint.index_msg_timestamp
@@ -224,7 +213,6 @@ def test_a_checkpoint_that_is_later_than_the_log_is_lowered(store: Path) -> None
     assert not plan_repair(store).is_needed
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("name", ["checkpoint_time_negative", "checkpoint_cut", "checkpoint_garbage"])
 def test_a_checkpoint_that_can_not_be_right_is_repaired(name: str, store: Path) -> None:
     plant(name, store)
@@ -236,7 +224,6 @@ def test_a_checkpoint_that_can_not_be_right_is_repaired(name: str, store: Path) 
     assert {} == check(store).counts
 
 
-@pytest.mark.golden
 def test_an_offset_in_a_checkpoint_that_is_after_the_log_is_lowered(golden: Golden, tmp_path: Path) -> None:
     root = shutil.copytree(golden("5.5.0/basic").root, tmp_path / "store")
     checkpoint = StoreCheckpoint(root, OsFileSystem(), "5.5").load()
@@ -253,7 +240,6 @@ def test_an_offset_in_a_checkpoint_that_is_after_the_log_is_lowered(golden: Gold
     assert {} == options.ask(root).counts
 
 
-@pytest.mark.golden
 def test_findings_of_other_kinds_are_left_and_told(store: Path) -> None:
     for name in ("unit_size_changed", "config_cut"):
         plant(name, store)
@@ -268,7 +254,6 @@ def test_findings_of_other_kinds_are_left_and_told(store: Path) -> None:
 # ---- what is refused
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("name", ["body_bit_flipped", "magic_code_overwritten"])
 def test_a_damaged_log_is_refused_with_the_commands_for_it(name: str, store: Path) -> None:
     plant(name, store)
@@ -280,7 +265,6 @@ def test_a_damaged_log_is_refused_with_the_commands_for_it(name: str, store: Pat
     assert before == every_file(store)
 
 
-@pytest.mark.golden
 def test_a_torn_last_record_is_for_recovery_and_hinders_no_repair(store: Path) -> None:
     segments = sorted(path for path in (store / "commitlog").iterdir())
     end = check(store).found.end_offset
@@ -295,7 +279,6 @@ def test_a_torn_last_record_is_for_recovery_and_hinders_no_repair(store: Path) -
     assert {} == check(store).counts
 
 
-@pytest.mark.golden
 def test_a_store_that_a_broker_holds_is_refused(store: Path) -> None:
     plant("unit_size_changed", store)
     plan = written(store)
@@ -309,7 +292,6 @@ def test_a_store_that_a_broker_holds_is_refused(store: Path) -> None:
     assert before == sums(store)
 
 
-@pytest.mark.golden
 @pytest.mark.parametrize("more", ["unit_dropped", "link_cut", "last_unit_missing"])
 def test_a_plan_for_another_state_of_the_store_is_refused_by_name(more: str, store: Path) -> None:
     plant("unit_size_changed", store)
@@ -323,7 +305,6 @@ def test_a_plan_for_another_state_of_the_store_is_refused_by_name(more: str, sto
     assert before == sums(store)
 
 
-@pytest.mark.golden
 def test_a_plan_for_another_log_is_refused_by_name(store: Path, golden: Golden, tmp_path: Path) -> None:
     other = shutil.copytree(golden("5.3.3/bcq").root, tmp_path / "other")
     for root in (store, other):
@@ -333,7 +314,6 @@ def test_a_plan_for_another_log_is_refused_by_name(store: Path, golden: Golden, 
         repair(other, written(store))
 
 
-@pytest.mark.golden
 def test_a_plan_that_was_changed_is_refused(store: Path) -> None:
     plant("unit_size_changed", store)
     path = written(store)
@@ -386,7 +366,6 @@ def test_what_is_no_plan_is_refused(found: Any, expected: str, tmp_path: Path) -
         repair(tmp_path, path)
 
 
-@pytest.mark.golden
 def test_new_files_that_differ_from_the_log_are_not_put_in_place(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant("unit_size_changed", store)
     plan, before = written(store), sums(store)
@@ -409,7 +388,6 @@ def test_new_files_that_differ_from_the_log_are_not_put_in_place(store: Path, mo
 # ---- the reports
 
 
-@pytest.mark.golden
 def test_plan_and_report_have_what_their_schemas_say(store: Path) -> None:
     plant("unit_size_changed", store)
     plan = json.loads(written(store).read_text())
@@ -425,7 +403,6 @@ def test_plan_and_report_have_what_their_schemas_say(store: Path) -> None:
 # ---- deaths
 
 
-@pytest.mark.golden
 @pytest.mark.slow
 @pytest.mark.parametrize("stride", [13, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_disk_that_dies_at_any_change_leaves_the_old_store_or_what_the_next_run_finishes(
