@@ -53,11 +53,11 @@ def jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(params=["delta", "iceberg"])
 def action(request: pytest.FixtureRequest, python: Path, jars: Path) -> Action:
-    """Return what does an action of `tests.interop.lake.exporting` in a process of its own; None if that was killed."""
+    """Return what does an action of `tests.interop.lake_exporting` in a process of its own; None if that was killed."""
 
     def run(store: Path, place: Path, what: str) -> Any:  # noqa: ANN401 -- what JSON has
         place.mkdir(exist_ok=True)
-        command = [python, "-m", "tests.interop.lake.exporting", request.param, jars, store, place, what]
+        command = [python, "-m", "tests.interop.lake_exporting", request.param, jars, store, place, what]
         found = {"PYTHONPATH": f"{_ROOT}:{_ROOT / 'connector'}", "PATH": "/usr/bin:/bin", "PYSPARK_PYTHON": str(python)}
         done = subprocess.run(command, cwd=_ROOT, env=found, capture_output=True, text=True, check=False)  # noqa: S603
         if done.returncode == -signal.SIGKILL:
@@ -121,7 +121,7 @@ def test_the_jars_are_refused_by_name_in_a_newer_spark(jars: Path, log: LogBuild
     """Once there are jars for the Spark of this project, they can judge in its own environment."""
     store = log.write(tmp_path / "store")
     for kind in ("delta", "iceberg"):
-        command = [sys.executable, "-m", "tests.interop.lake.exporting", kind, jars, store, tmp_path / kind, "export"]
+        command = [sys.executable, "-m", "tests.interop.lake_exporting", kind, jars, store, tmp_path / kind, "export"]
         done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)  # noqa: S603
         assert 0 != done.returncode
         assert f"format {kind} does not work in this session: its jar is built for another Spark than" in done.stderr

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exports a store into a table, or proves it, in a session with the jars of Delta and Iceberg.
 
-Run as ``python -m tests.interop.lake.exporting KIND JARS STORE PLACE ACTION``: the ledger is ``PLACE/lake``, and a
+Run as ``python -m tests.interop.lake_exporting KIND JARS STORE PLACE ACTION``: the ledger is ``PLACE/lake``, and a
 warehouse of Iceberg is ``PLACE/warehouse``. Actions are ``export``, ``prove``, ``rows`` (the table as JSON lines),
 ``plant`` (a row of the table is there twice), ``CALL`` (a number: the process exports, and kills itself just before
 that call on a path in the lake), and ``append`` (as that, once a file of rows is in the table).
