@@ -135,10 +135,6 @@ def test_the_map_has_the_bits_of_the_consumers_whose_expression_is_true() -> Non
     assert sum(1 << position for position in bits) == int.from_bytes(bit_map, "little")
 
 
-def test_without_consumers_there_is_no_map() -> None:
-    assert b"" == calculate_bit_map([], {"a": "5"})
-
-
 def test_a_consumer_without_expression_or_bits_sets_none() -> None:
     consumers = [replace(consumer(), compiled=None), replace(consumer(), bloom=None)]
 
@@ -150,11 +146,6 @@ def test_bits_of_another_filter_leave_no_map() -> None:
 
     assert b"" == calculate_bit_map([consumer(), other], {"a": "5"})
     assert MISS == calculate_bit_map([consumer(), other], {"a": "6"})
-
-
-def test_an_expression_that_does_not_compile_is_not_registered() -> None:
-    with pytest.raises(FilterError):
-        consumer("a =")
 
 
 # --- the queue's question ---
@@ -277,11 +268,6 @@ def test_retries_subscribed_by_tag_are_judged_up_to_4_9(release: str, *, matches
 def test_both_are_filters() -> None:
     assert isinstance(ExpressionMessageFilter(SQL), MessageFilter)
     assert isinstance(retry_filter(SQL), MessageFilter)
-
-
-def test_a_consumer_is_dead_once_it_left() -> None:
-    assert not consumer().is_dead
-    assert replace(consumer(), dead_time=BORN).is_dead
 
 
 KEPT = [store.name for store in golden_stores() if store.name in ("5.3.3/live", "5.3.3/tx")]
