@@ -14,7 +14,7 @@ from tests.interop.answers import read_rows_one_by_one
 from tests.interop.ours import our_config, put_all
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -132,6 +132,11 @@ def recover_and_hand_over(
     except StoreError:
         return None
     return hand_over(name, store, config, judge, settings)
+
+
+def ask_copy(judge: Judge, store: Path, questions: Sequence[Answer], settings: Answer) -> Future[Answer]:
+    """Ask RocketMQ about a copy of a store, which it may change."""
+    return judge.ask(shutil.copytree(store, store.with_name("asked")), questions, **settings, **role(judge))
 
 
 def hand_over(name: str, store: Path, config: MessageStoreConfig, judge: Judge, settings: Answer) -> Handed:

@@ -6,12 +6,13 @@ from __future__ import annotations
 import random
 from typing import TYPE_CHECKING, Any, Final
 
-from store_core import BoundaryType, InvalidOptionError, MessageSelector
+from store_core import BoundaryType, DefaultMessageStore, InvalidOptionError, MessageSelector
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
 
-    from store_core import DefaultMessageStore
+    from store_core import MessageStoreConfig
     from tests.golden_stores import Row
     from tests.interop.rocketmq import Answer
 
@@ -92,6 +93,14 @@ class RandomQuestions:
 
     def _place(self) -> Answer:
         return {"kind": "place", **self._place_in_queue()}
+
+
+def our_answers(
+    store: Path, config: MessageStoreConfig, questions: Sequence[Answer], topics: Sequence[str] = ()
+) -> list[Any]:
+    """Answer questions about a store, which is not changed, in the harness's form."""
+    with DefaultMessageStore.open(store, config, read_only=True, batch_topics=topics) as opened:
+        return [our_answer(opened, question) for question in questions]
 
 
 def our_answer(store: DefaultMessageStore, question: Answer) -> Any:  # noqa: ANN401 -- what RocketMQ's answer compares with

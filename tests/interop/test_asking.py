@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core import DefaultMessageStore
 from tests.interop.answers import answer_rows
 from tests.interop.ours import our_config
-from tests.interop.questions import NEW_QUEUE, RandomQuestions, our_answer
+from tests.interop.questions import NEW_QUEUE, RandomQuestions, our_answers
 from tests.interop.scenarios import SLICE_RELEASES, random_scenario
 from tests.interop.written import WrittenStore
 
@@ -56,10 +55,7 @@ class Asked:
         """Ask us, and compare."""
         scenario = replace(self.written.scenario, settings=self.written.scenario.settings | AS_SLAVE)
         config = our_config(self.written.release, scenario, directory / "broker.properties")
-        with DefaultMessageStore.open(
-            self.written.path, config, read_only=True, batch_topics=scenario.batch_topics
-        ) as store:
-            ours = [our_answer(store, question) for question in self.questions]
+        ours = our_answers(self.written.path, config, self.questions, scenario.batch_topics)
         triples = zip(self.questions, self.future.result()["answers"], ours, strict=True)
         wrong = [
             triple for triple in triples if triple[1] != triple[2] and not is_thrown_at_no_file(triple[0], triple[1])

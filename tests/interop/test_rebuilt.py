@@ -9,25 +9,30 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from store_core import DefaultMessageStore
 from store_core.command.exit_code import ExitCode
 from tests.connector.called import rebuild_consume_queue
 from tests.golden_stores import GoldenStore, newer_store, read_conf, unpack
-from tests.interop.handed import DERIVED, close_ours, derived_files, golden_names, hand_over, key_questions, role
-from tests.interop.questions import our_answer
+from tests.interop.handed import (
+    DERIVED,
+    ask_copy,
+    close_ours,
+    derived_files,
+    golden_names,
+    hand_over,
+    key_questions,
+)
+from tests.interop.questions import our_answers
 from tests.interop.scenarios import SCENARIOS, Scenario, each_release, known_to, random_scenario
 from tests.interop.test_recovered import settings_of
 from tests.interop.toolchain import RELEASES
 from tests.store_core.store.damaged_stores import config_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
-    from store_core import MessageStoreConfig
     from tests.golden_stores import Golden
     from tests.interop.judge import Judge
-    from tests.interop.rocketmq import Answer
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
@@ -53,13 +58,6 @@ def _lose(store: Path) -> None:
         shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
 
 
-def _answers(
-    store: Path, config: MessageStoreConfig, topics: Sequence[str], questions: Sequence[Answer]
-) -> list[Answer]:
-    with DefaultMessageStore.open(store, config, read_only=True, batch_topics=topics) as opened:
-        return [our_answer(opened, question) for question in questions]
-
-
 def _differences(judge: Judge, scenario: Scenario, directory: Path) -> list[object]:
     """Lose queues and index of our store, rebuild them, and list what RocketMQ changes in them or does not find.
 
@@ -67,13 +65,12 @@ def _differences(judge: Judge, scenario: Scenario, directory: Path) -> list[obje
     """
     store, config = close_ours(judge.release, scenario, directory)
     questions, before = key_questions(store, judge.release), derived_files(store)
-    expected = _answers(store, config, scenario.batch_topics, questions)
+    expected = our_answers(store, config, questions, scenario.batch_topics)
     _lose(store)
     topics = [word for topic in scenario.batch_topics for word in ("--batch-topic", topic)]
     code = _rebuild(store, judge.release, "--config", str(directory / scenario.name / "broker.properties"), *topics)
     handed = hand_over(scenario.name, store, config, judge, scenario.job_settings)
-    asked = shutil.copytree(store, store.with_name("asked"))
-    found = judge.ask(asked, questions, **scenario.job_settings, **role(judge)).result()["answers"]
+    found = ask_copy(judge, store, questions, scenario.job_settings).result()["answers"]
     missing = [
         (question, found) for question, ours, found in zip(questions, expected, found, strict=True) if ours != found
     ]

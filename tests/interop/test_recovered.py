@@ -10,11 +10,19 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core import DefaultMessageStore, RebuildOptions, read_messages, rebuild_consume_queue
+from store_core import RebuildOptions, read_messages, rebuild_consume_queue
 from store_core.answers import Check, plan_repair, redact, repair, salvage
 from tests.golden_stores import read_conf
-from tests.interop.handed import Handed, close_ours, golden_names, hand_over, key_questions, recover_and_hand_over, role
-from tests.interop.questions import our_answer
+from tests.interop.handed import (
+    Handed,
+    ask_copy,
+    close_ours,
+    golden_names,
+    hand_over,
+    key_questions,
+    recover_and_hand_over,
+)
+from tests.interop.questions import our_answers
 from tests.interop.scenarios import Scenario, each_release, known_to
 from tests.interop.toolchain import RELEASES
 from tests.store_core.answers.planting import plant
@@ -127,10 +135,8 @@ def test_rocketmq_finds_by_key_what_we_indexed(judge: Judge, rebuilds: str, tmp_
     for scenario in _scenarios(judge.release):
         store, config = close_ours(judge.release, scenario, tmp_path, rebuilds)
         questions = key_questions(store, judge.release)
-        shutil.copytree(store, store.with_name("copy"))
-        future = judge.ask(store.with_name("copy"), questions, **scenario.job_settings, **role(judge))
-        with DefaultMessageStore.open(store, config, read_only=True, batch_topics=scenario.batch_topics) as opened:
-            asked.append((scenario.name, [our_answer(opened, question) for question in questions], future))
+        future = ask_copy(judge, store, questions, scenario.job_settings)
+        asked.append((scenario.name, our_answers(store, config, questions, scenario.batch_topics), future))
 
     for name, ours, future in asked:
         assert (name, ours) == (name, future.result()["answers"])
@@ -174,18 +180,14 @@ class _Copy:
         return cls(name, store, conf, config_of(conf, RELEASES[release]))
 
     def answers(self, questions: Sequence[Answer]) -> list[Any]:
-        topics = batch_topics_of(self.conf)
-        with DefaultMessageStore.open(self.store, self.config, read_only=True, batch_topics=topics) as opened:
-            return [our_answer(opened, question) for question in questions]
+        return our_answers(self.store, self.config, questions, batch_topics_of(self.conf))
 
     def differences(self, judge: Judge, expected: Sequence[Answer], questions: Sequence[Answer]) -> list[object]:
         """Let RocketMQ open the store; list what it changes, does not serve, or does not find by keys."""
         settings = settings_of(self.conf, judge.release)
         has_crashed = (self.store / "abort").exists()
         handed = hand_over(self.name, self.store, self.config, judge, settings)
-        asked = shutil.copytree(self.store, self.store.with_name("asked"))
-        settings = settings_of(self.conf, judge.release)
-        found = judge.ask(asked, questions, **settings, **role(judge)).result()["answers"]
+        found = ask_copy(judge, self.store, questions, settings).result()["answers"]
         wrong = [each for each in zip(questions, expected, found, strict=True) if each[1] != each[2]]
         change = handed.difference if has_crashed else handed.change
         return [(self.name, each) for each in (change, wrong) if each]

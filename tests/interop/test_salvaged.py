@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from store_core import DefaultMessageStore
 from tests.builders import MAGIC_AT, LogBuilder
 from tests.connector.called import rebuild_consume_queue
-from tests.interop.handed import hand_over, role
+from tests.interop.handed import ask_copy, hand_over, role
 from tests.interop.judge import Judge, our_small_config
-from tests.interop.questions import our_answer
+from tests.interop.questions import our_answers
 from tests.interop.scenarios import each_release
 
 if TYPE_CHECKING:
@@ -99,18 +98,12 @@ def test_rocketmq_serves_what_is_before_and_after_damage(
         ),
         {"kind": "bounds", "topic": "t", "queueId": 0},
     ]
-    with DefaultMessageStore.open(store, config, read_only=True) as opened:
-        ours = [our_answer(opened, question) for question in questions]
-    theirs = judge.ask(_copy(store), questions, **_SETTINGS, **role(judge)).result()["answers"]
-    assert ours == theirs
+    theirs = ask_copy(judge, store, questions, _SETTINGS).result()["answers"]
+    assert our_answers(store, config, questions) == theirs
 
 
 def _times(log: LogBuilder, lost: list[int]) -> list[int]:
     return [log.records[offset].store_timestamp for offset in (lost[0] - 1, lost[2] + 1, lost[-1] + 1)]
-
-
-def _copy(store: Path) -> Path:
-    return shutil.copytree(store, store.with_name("asked"))
 
 
 @pytest.mark.parametrize(("release", "segment"), [("4.3", 6), ("4.9", 6), ("5.5", 8)])
@@ -120,6 +113,6 @@ def test_rocketmq_cuts_the_log_at_damage_that_its_recovery_comes_by(
     judge, log = judge_of(release), _log(release, 0)
     bad = _in_segment(log, segment)[5]
     store = _rebuilt(log, [bad], tmp_path, release)
-    answer = judge.open(_copy(store), **_SETTINGS, **role(judge)).result()
+    answer = judge.open(shutil.copytree(store, store.with_name("opened")), **_SETTINGS, **role(judge)).result()
 
     assert log.records[bad].physical_offset == answer["afterStart"]["max"]
