@@ -97,8 +97,8 @@ def drained(store: Path | str, **options: Any) -> Callable[[], None]:  # noqa: A
 def verdict(found: float, *, most: float | None = None, least: float | None = None) -> str:
     """Return in words whether a figure is what it is to be."""
     if most is not None:
-        return f"{'reached' if found <= most else 'MISSED'} (<= {most:.3g})"
-    return "" if least is None else f"{'reached' if found >= least else 'MISSED'} (>= {least:.3g})"
+        return f"{'reached' if found <= most else 'MISSED'} (<= {most:g})"
+    return "" if least is None else f"{'reached' if found >= least else 'MISSED'} (>= {least:g})"
 
 
 def report(timing: Timing, base: Timing, target: float | None = None) -> dict[str, object]:
