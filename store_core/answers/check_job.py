@@ -192,18 +192,18 @@ class _Check:
         """Compare queues and index with the log; across damage, so that not everything after it differs.
 
         The supposed end is proven by the comparison if that arrives there. If not, the log is followed to its end, and
-        compared again where that is another one.
+        compared again where that is another one. A live log has to be readable as far as it was dispatched.
         """
 
         def within(bounds: LogBounds, rules: RebuildRules) -> RebuildReport:
             output, clock = plan.output, self.clock
             return rebuild_by(self.engine, plan.store, output, rules, compared=bounds, index=index, clock=clock)
 
-        bounds, is_live = supposed, supposed.moment is not None
+        bounds, moment = supposed, supposed.moment
         report = within(bounds, plan.rules)
-        if not (is_live or arrives_at(report.outcomes, bounds.log_end)):
+        if moment is None and not arrives_at(report.outcomes, bounds.log_end):
             bounds = bounds._replace(end=find_end(log.segments))
-        is_salvaged = report.is_doubtful or (not is_live and report.read_end_offset < bounds.log_end)
+        is_salvaged = report.is_doubtful or report.read_end_offset < (moment.dispatched if moment else bounds.log_end)
         if is_salvaged or bounds != supposed:
             report = within(bounds, replace(plan.rules, is_salvaged=is_salvaged))
         check_wanted(report, plan.store, plan.rules, OsFileSystem())
