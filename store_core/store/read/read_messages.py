@@ -157,7 +157,9 @@ def explain(path: StorePaths, **options: object) -> ReadExplanation:
       reads 16,057,212 bytes of the log in 2 files
       of 4,364,922 units of queues, 43,649 records are read at their positions
     """
-    plan = plan_ranges(path, ReadOptions.parse(**with_absolute_times(path, options)))
+    parsed = parsed_options(path, options)
+    TopicWatch.of(parsed.stores_of(path), parsed).warn_before_read()
+    plan = plan_ranges(path, parsed)
     return replace(plan.explanation, notes=(*plan.notes, *plan.explanation.notes))
 
 
@@ -312,7 +314,8 @@ def has_unknown_topic(paths: StorePaths, options: ReadOptions) -> bool:
         return stored.isdisjoint(options.queue_id)
     logged = _logged_queues(paths, options)
     if logged.isdisjoint(options.queue_id):
-        _log.warning("queue %s: no message is in it; the ids are %s", *map(_shown, (options.queue_id, sorted(logged))))
+        shown = (", ".join(map(str, ids)) for ids in (options.queue_id, sorted(logged)))
+        _log.warning("queue %s: no message is in it; the ids are %s", *shown)
     return logged.isdisjoint(options.queue_id)
 
 
@@ -325,10 +328,6 @@ def _logged_queues(paths: StorePaths, options: ReadOptions) -> frozenset[int]:
     )  # fmt: skip
     batches = messages_of(whole.stores_of(paths), whole)
     return frozenset(each for batch in batches for each in batch[0].to_pylist())
-
-
-def _shown(ids: Iterable[int]) -> str:
-    return ", ".join(map(str, ids))
 
 
 def is_nowhere(paths: StorePaths, read: Mapping[str, Any]) -> bool:

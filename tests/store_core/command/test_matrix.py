@@ -67,6 +67,7 @@ OF_TOPICS: Final = [
     "cat",
     "check",
     "count",
+    "explain",
     "export",
     "get",
     "head",
