@@ -101,6 +101,7 @@ def _copy_file(source: Path, target: Path) -> None:
             found.check_size()
             new.close()
         shutil.copystat(source, target)
+        target.chmod(target.stat().st_mode | 0o600)  # the source may be read-only
 
 
 def digest_of_file(path: Path) -> str:

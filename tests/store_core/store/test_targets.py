@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
@@ -165,6 +166,16 @@ def test_a_file_that_shrinks_or_vanishes_while_it_is_copied_is_an_error_that_nam
     monkeypatch.setattr(new_directory, "files_below", lambda _: [path.with_name("gone")])
     with pytest.raises(SegmentVanishedError, match=f"{path.with_name('gone')} is gone"):
         copy_store(tmp_path / "old", tmp_path / "new")
+
+
+def test_a_copy_of_a_read_only_file_can_be_written_by_its_owner_and_by_nobody_else(tmp_path: Path) -> None:
+    (tmp_path / "old").mkdir()
+    path = tmp_path / "old" / "abort"
+    path.touch()
+    path.chmod(0o440)
+    copy_store(path.parent, tmp_path / "new")
+
+    assert 0o640 == stat.S_IMODE((tmp_path / "new" / "abort").stat().st_mode)
 
 
 _EXPRESSIONS = [rb"aab", rb"ba+b", rb"\Aab", rb"^b", rb"(?<=b)ab", rb"ab$", rb"b\Z", rb"a(?!b)", rb"ca+", rb"b(?!\na)"]
