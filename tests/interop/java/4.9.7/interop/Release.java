@@ -30,6 +30,9 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /** The calls that differ between releases: 4.9.7, whose store checks a put itself. */
 final class Release {
+    /** One for all stores: each has threads that nothing ends. */
+    private static final BrokerStatsManager STATS = new BrokerStatsManager("interop", false);
+
     private Release() {
     }
 
@@ -38,7 +41,7 @@ final class Release {
         if (!batchTopics.isEmpty()) {
             throw new IllegalArgumentException(Main.VERSION + " has no batch queues: " + batchTopics);
         }
-        return new DefaultMessageStore(config, new BrokerStatsManager("interop", false), (a, b, c, d, e, f, g) -> { }, new BrokerConfig());
+        return new DefaultMessageStore(config, STATS, (a, b, c, d, e, f, g) -> { }, new BrokerConfig());
     }
 
     static DispatchRequest check(CommitLog log, ByteBuffer bytes) {

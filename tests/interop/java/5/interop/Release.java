@@ -37,6 +37,9 @@ import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
 /** The calls that differ between releases: 5.3.3, 5.4.0 and 5.5.0, where the broker adds its checks of a put to the store as hooks. */
 final class Release {
+    /** One for all stores: each has threads that nothing ends. */
+    private static final BrokerStatsManager STATS = new BrokerStatsManager("interop", false);
+
     private Release() {
     }
 
@@ -51,8 +54,7 @@ final class Release {
             batchTopic.getAttributes().put("queue.type", "BatchCQ");
             topics.put(topic, batchTopic);
         }
-        BrokerStatsManager stats = new BrokerStatsManager("interop", false);
-        DefaultMessageStore store = new DefaultMessageStore(config, stats, (a, b, c, d, e, f, g) -> { }, brokerConfig, topics);
+        DefaultMessageStore store = new DefaultMessageStore(config, STATS, (a, b, c, d, e, f, g) -> { }, brokerConfig, topics);
         if (broker) {
             controller.setMessageStore(store);
             controller.registerMessageStoreHook();
