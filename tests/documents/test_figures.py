@@ -12,7 +12,7 @@ import pytest
 
 from tests.documents.blocks import ROOT, documents
 from tests.golden_stores import golden_stores
-from tools import layout_document, options_document, release_document
+from tools import layout_document, options_document, release_document, run_checks
 from tools.size_cluster import Cluster, estimate
 
 if TYPE_CHECKING:
@@ -102,6 +102,18 @@ def test_what_the_code_map_names_is_in_the_tree(name: str) -> None:
     folders = [place for place in places for path in place.rglob(top) if (path / rest).is_dir()]
 
     assert found or folders or (ROOT / name).is_dir(), f"the code map of ARCHITECTURE.md names {name}; where is it?"
+
+
+_JUDGES: Final = sorted({
+    name for line in re.findall(r"^\* .*\[(.*)\]$", _TEXT, re.MULTILINE) for name in line.split(", ")
+})  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _JUDGES)
+def test_what_tests_an_invariant_is_a_check_or_in_the_tree(name: str) -> None:
+    found = name in run_checks.CHECKS or (ROOT / name).exists() or any((ROOT / "tests").rglob(f"{name}.py"))
+
+    assert found, f"an invariant of ARCHITECTURE.md is tested by {name}; where is it?"
 
 
 _PATHS: Final = [path for folder in _FOLDERS for path in (ROOT / folder).rglob("*.py")]
