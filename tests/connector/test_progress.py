@@ -86,15 +86,15 @@ class Tracker:
     def __init__(self, *looks: list[StageTasks]) -> None:
         self._looks = list(looks)
         self._now: dict[int, StageTasks] = {}
-        self.was_last_seen = threading.Event()
+        self.was_last_drawn = threading.Event()
 
     def getActiveStageIds(self) -> list[int]:  # noqa: N802 -- Spark's name
+        if not self._looks:  # what the last look found has been drawn: another one follows
+            self.was_last_drawn.set()
         self._now = {each.stage: each for each in (self._looks.pop(0) if self._looks else self._now.values())}
         return sorted(self._now, reverse=True)
 
     def getStageInfo(self, stage: int) -> SimpleNamespace | None:  # noqa: N802 -- Spark's name
-        if not self._looks:
-            self.was_last_seen.set()
         names = ("stageId", "numTasks", "numCompletedTasks", "numActiveTasks", "numFailedTasks")
         return SimpleNamespace(**dict(zip(names, astuple(self._now[stage]), strict=True)))
 
@@ -173,7 +173,7 @@ def test_of_several_stages_the_oldest_is_shown_and_stays_when_none_is_running() 
     tracker = Tracker([StageTasks(2, 8, 1), StageTasks(3, 9), StageTasks(5, 1)])
 
     with spark_progress(session(tracker), stream=terminal):
-        assert tracker.was_last_seen.wait(60)
+        assert tracker.was_last_drawn.wait(60)
     assert "stage 2 (+2): 1 of 8 tasks" in terminal.getvalue()
     assert "" == terminal.screen
 
@@ -203,7 +203,7 @@ def test_inside_a_block_another_one_shows_nothing_and_after_it_the_next_one_does
     for first, second in ((outer, inner), (later, inner)):
         spark = session(tracker := Tracker([StageTasks(1, 4)]))
         with spark_progress(spark, stream=first), spark_progress(spark, stream=second):
-            assert tracker.was_last_seen.wait(60)
+            assert tracker.was_last_drawn.wait(60)
         assert "stage 1: 0 of 4 tasks" in first.getvalue()
     assert "" == inner.getvalue()
 
