@@ -379,7 +379,7 @@ def explain(stores: tuple[str, ...], read: Mapping[str, Any], output: Output) ->
 
     table = _as_table(_explained(stores, read))
     output.put(table.schema, table.to_batches())
-    return ExitCode.USAGE if is_nowhere(stores, read) else ExitCode.DONE
+    return ExitCode.USAGE if is_nowhere(stores, read, names_topics=True) else ExitCode.DONE
 
 
 def _as_table(found: Sequence[tuple[str, ReadExplanation]]) -> pa.Table:

@@ -157,9 +157,7 @@ def explain(path: StorePaths, **options: object) -> ReadExplanation:
       reads 16,057,212 bytes of the log in 2 files
       of 4,364,922 units of queues, 43,649 records are read at their positions
     """
-    parsed = parsed_options(path, options)
-    TopicWatch.of(parsed.stores_of(path), parsed).warn_before_read()
-    plan = plan_ranges(path, parsed)
+    plan = plan_ranges(path, ReadOptions.parse(**with_absolute_times(path, options)))
     return replace(plan.explanation, notes=(*plan.notes, *plan.explanation.notes))
 
 
@@ -330,8 +328,8 @@ def _logged_queues(paths: StorePaths, options: ReadOptions) -> frozenset[int]:
     return frozenset(each for batch in batches for each in batch[0].to_pylist())
 
 
-def is_nowhere(paths: StorePaths, read: Mapping[str, Any]) -> bool:
-    """Return whether none of the topics, or of the queues, that were asked for is in a store, and warn of queues.
+def is_nowhere(paths: StorePaths, read: Mapping[str, Any], *, names_topics: bool = False) -> bool:
+    """Return whether none of the topics, or of the queues, that were asked for is in a store; warn of queues, or both.
 
     False if none was asked for. For a command that does not read messages: the log is read only if queues and
     configuration know none of them.
@@ -341,6 +339,8 @@ def is_nowhere(paths: StorePaths, read: Mapping[str, Any]) -> bool:
     if not has_unknown_topic(paths, options):
         return False
     stores = options.stores_of(paths)
-    TopicWatch.of(stores, options).warn_of_queues()
     ranges = [part for store in stores for part in plan_ranges(store.paths, options).ranges]
-    return not any(batch.num_rows for part in ranges for batch in read_range(part, options))
+    is_absent = not any(batch.num_rows for part in ranges for batch in read_range(part, options))
+    watch = TopicWatch.of(stores, options)
+    (watch.warn_after_read if is_absent and names_topics else watch.warn_of_queues)()
+    return is_absent
