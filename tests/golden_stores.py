@@ -363,3 +363,10 @@ def _properties(pairs: list[tuple[str, str]]) -> dict[str, str]:
 
 def _body(body: bytes) -> Row:
     return {"body_length": len(body), "body_sha256": hashlib.sha256(body).hexdigest()}
+
+
+def assert_same_rows(expected: list[Row], actual: list[Row]) -> None:
+    """Compare row by row first: the difference of two rows is readable, that of two thousand is not."""
+    for row, other in zip(expected, actual, strict=False):
+        assert row == other
+    assert len(expected) == len(actual)

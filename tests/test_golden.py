@@ -27,6 +27,7 @@ from tests.golden_stores import (
     GoldenStore,
     Row,
     UnpackedStore,
+    assert_same_rows,
     message_rows,
     stores_of_kind,
     table_rows,
@@ -42,13 +43,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.golden
 
 ALL = [column.name for column in COLUMNS if column.name != STORE]  # whose value is no message's
-
-
-def assert_same_rows(expected: list[Row], actual: list[Row]) -> None:
-    """Compare row by row first: the difference of two rows is readable, that of two thousand is not."""
-    for row, other in zip(expected, actual, strict=False):
-        assert row == other
-    assert len(expected) == len(actual)
 
 
 def scalar_rows(segment: Path, parser: PropertyParser) -> list[Row]:

@@ -226,10 +226,10 @@ def test_an_answer_has_a_page_with_its_command_and_where_its_function_is(answer:
     assert "pyspark_commitlog.answers" in text or "store_core.answers" in text
 
 
-@pytest.mark.spark
 # ---- the engine
 
 
+@pytest.mark.spark
 def test_parts_and_groups_are_merged_in_their_order(spark: SparkSession) -> None:
     @dataclass(frozen=True)
     class Squares:  # here, because Spark's workers can't import this module

@@ -10,6 +10,7 @@ import pytest
 
 from store_core import read_messages
 from store_core.format.times import TIME_RANGE
+from tests.golden_stores import assert_same_rows
 from tests.interop.answers import answer_queues, answer_rows, queues_of, read_rows, read_rows_one_by_one
 from tests.interop.puts import Put, RandomPuts
 from tests.interop.scenarios import SEGMENT_SIZE
@@ -27,12 +28,6 @@ if TYPE_CHECKING:
 def in_table(rows: list[Row]) -> list[Row]:
     """Leave out producers' times, which can be any number, where a table has none."""
     return [row if row["born_timestamp"] in TIME_RANGE else {**row, "born_timestamp": None} for row in rows]
-
-
-def assert_same_rows(expected: list[Row], actual: list[Row]) -> None:
-    for row, other in zip(expected, actual, strict=False):
-        assert row == other
-    assert len(expected) == len(actual)
 
 
 def test_every_kind_of_message_reads_as_rocketmq_reads_it(written: WrittenStore) -> None:

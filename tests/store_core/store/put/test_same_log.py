@@ -114,22 +114,22 @@ def test_messages_before_a_full_disk_stay(tmp_path: Path) -> None:
     assert [8, 9] == log.log.append_batch(small(2)).queue_offsets.tolist()
 
 
-def test_messages_before_a_file_that_can_not_be_made_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("call", "error", "after", "status"),
+    [
+        ("open", errno.EACCES, 1, PutMessageStatus.CREATE_MAPPED_FILE_FAILED),
+        ("write", errno.EIO, 2, PutMessageStatus.UNKNOWN_ERROR),
+    ],
+    ids=["the next file", "the blank record"],
+)
+def test_messages_before_what_can_not_be_made_stay_and_it_is_tried_again(
+    call: str, error: int, after: int, status: PutMessageStatus, tmp_path: Path
+) -> None:
     log = Log(tmp_path)
-    log.disk.fail("open", errno.EACCES, after=1)
+    log.disk.fail(call, error, after=after)
     result = log.log.append_batch(small(6))
 
-    assert (PutMessageStatus.CREATE_MAPPED_FILE_FAILED, 4) == (result.status, result.msg_num)
-    assert 2 == log.log.append_batch(small(2)).msg_num
-    assert 6 == len(messages_of(tmp_path))
-
-
-def test_blank_record_that_can_not_be_written_is_tried_again(tmp_path: Path) -> None:
-    log = Log(tmp_path)
-    log.disk.fail("write", errno.EIO, after=2)
-    result = log.log.append_batch(small(6))
-
-    assert (PutMessageStatus.UNKNOWN_ERROR, 4) == (result.status, result.msg_num)
+    assert (status, 4) == (result.status, result.msg_num)
     assert 2 == log.log.append_batch(small(2)).msg_num
     assert 6 == len(messages_of(tmp_path))
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import shutil
 import struct
 from dataclasses import fields, replace
+from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -28,9 +29,8 @@ from tests.store_core.files.rocksdbs import bound, bound_key, unit
 from tests.store_core.queue.index_builders import index_service, rules
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from pathlib import Path
-    from random import Random
 
 
 ALWAYS: Final = LookUpCosts(least_log=0, per_file=0, per_database=0, per_stored_unit=0, per_record=1, most_share=1e9)
@@ -235,6 +235,16 @@ def has_findings(root: Path, **named: Any) -> bool:  # noqa: ANN401 -- options o
         return bool(check(root, **named).counts)
     except StoreError:
         return True
+
+
+def lying_copy(sound: Path, root: Path, seed: int, lies: int, lie: Callable[[Path, Random], None]) -> Random:
+    """Copy a store into the place of an earlier copy, and change what leads to its records; return what drew that."""
+    shutil.rmtree(root, ignore_errors=True)
+    shutil.copytree(sound, root)
+    drawn = Random(seed)  # noqa: S311 -- reproducible
+    for _ in range(lies):
+        lie(root, drawn)
+    return drawn
 
 
 def keeps_the_promise(root: Path, at: Path | str | None = None, **options: Any) -> str:  # noqa: ANN401 -- of reading

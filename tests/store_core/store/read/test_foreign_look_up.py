@@ -32,6 +32,7 @@ from tests.store_core.store.read.lookup_stores import (
     ROLLBACK,
     UNIT,
     keeps_the_promise,
+    lying_copy,
     same_as_scan,
     small_dledger_store,
     small_store,
@@ -141,11 +142,7 @@ def test_lying_queues_and_heads_give_sound_rows(
     tmp_path_factory: pytest.TempPathFactory, dledger_store: Path, seed: int, lies: int
 ) -> None:
     root = tmp_path_factory.getbasetemp() / "lying-entries"
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(dledger_store, root)
-    drawn = random.Random(seed)  # noqa: S311 -- reproducible
-    for _ in range(lies):
-        _lie(root, drawn)
+    drawn = lying_copy(dledger_store, root, seed, lies, _lie)
 
     for options in drawn.sample(OPTIONS, 3):
         keeps_the_promise(root, **options)

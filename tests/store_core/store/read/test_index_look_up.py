@@ -21,6 +21,7 @@ from tests.store_core.store.read.lookup_stores import (
     keeps_the_promise,
     keyed_store,
     lie_in_index,
+    lying_copy,
     questions,
     same_as_scan,
     swap_links,
@@ -176,11 +177,7 @@ def test_lying_index_files_give_sound_rows_and_lack_none_without_a_finding(
 ) -> None:
     sound, log, other = stores
     root = tmp_path_factory.getbasetemp() / "lying-index"
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(sound, root)
-    drawn = random.Random(seed)  # noqa: S311 -- reproducible
-    for _ in range(lies):
-        lie_in_index(root, other, drawn)
+    drawn = lying_copy(sound, root, seed, lies, lambda copy, drawn: lie_in_index(copy, other, drawn))
 
     for options in drawn.sample(questions(log), 3):
         keeps_the_promise(root, **options)

@@ -26,6 +26,7 @@ from tests.store_core.store.read.lookup_stores import (
     has_findings,
     keeps_the_promise,
     lie_in_queues,
+    lying_copy,
     promised_rows,
     questions_about,
     same_as_scan,
@@ -141,11 +142,7 @@ def test_lying_queues_give_sound_rows_and_lack_none_without_a_finding(
     tmp_path_factory: pytest.TempPathFactory, store: Path, seed: int, lies: int
 ) -> None:
     root = tmp_path_factory.getbasetemp() / "lying"
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(store, root)
-    drawn = random.Random(seed)  # noqa: S311 -- reproducible
-    for _ in range(lies):
-        lie_in_queues(root, drawn)
+    drawn = lying_copy(store, root, seed, lies, lie_in_queues)
 
     for options in drawn.sample(OPTIONS, 3):
         keeps_the_promise(root, **options)

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import random
-import shutil
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -21,6 +20,7 @@ from tests.store_core.store.read.lookup_stores import (
     keyed_store,
     lie_in_index,
     lie_in_queues,
+    lying_copy,
     questions,
     questions_about,
     same_as_scan,
@@ -89,11 +89,7 @@ def test_lying_queues_give_sound_rows(
     tmp_path_factory: pytest.TempPathFactory, stores: tuple[Path, Path, LogBuilder, Path], seed: int, lies: int
 ) -> None:
     root = tmp_path_factory.getbasetemp() / "lying-elsewhere"
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(stores[0], root)
-    drawn = random.Random(seed)  # noqa: S311 -- reproducible
-    for _ in range(lies):
-        lie_in_queues(root, drawn)
+    drawn = lying_copy(stores[0], root, seed, lies, lie_in_queues)
     url = in_memory(root, "lying")
 
     for options in drawn.sample(OPTIONS, 2):
@@ -108,11 +104,7 @@ def test_lying_index_files_give_sound_rows(
 ) -> None:
     _, sound, log, other = stores
     root = tmp_path_factory.getbasetemp() / "lying-index-elsewhere"
-    shutil.rmtree(root, ignore_errors=True)
-    shutil.copytree(sound, root)
-    drawn = random.Random(seed)  # noqa: S311 -- reproducible
-    for _ in range(lies):
-        lie_in_index(root, other, drawn)
+    drawn = lying_copy(sound, root, seed, lies, lambda copy, drawn: lie_in_index(copy, other, drawn))
     url = in_memory(root, "lying-index")
 
     for options in drawn.sample(questions(log), 2):
