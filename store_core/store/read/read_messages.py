@@ -329,10 +329,10 @@ def _logged_queues(paths: StorePaths, options: ReadOptions) -> frozenset[int]:
 
 
 def is_nowhere(paths: StorePaths, read: Mapping[str, Any], *, names_topics: bool = False) -> bool:
-    """Return whether none of the topics, or of the queues, that were asked for is in a store; warn of queues, or both.
+    """Return whether none of the topics, or of the queues, that were asked for is in a store, and warn of queues.
 
     False if none was asked for. For a command that does not read messages: the log is read only if queues and
-    configuration know none of them.
+    configuration know none of them. With `names_topics` it warns of topics, too, as a view has done by then.
     """
     chosen = {name: read[name] for name in _ASKED if name in read}
     options = ReadOptions.parse(columns=["physical_offset"], mode="DROPMALFORMED", fail_on_data_loss=False, **chosen)
