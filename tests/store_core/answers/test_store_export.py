@@ -309,7 +309,7 @@ def check_next_run(store: Path, lake: Path) -> None:
 
 
 @pytest.mark.parametrize("lost_power", [False, True])
-@pytest.mark.parametrize("stride", [43, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("stride", [31, pytest.param(1, marks=pytest.mark.soak)])
 def test_a_machine_that_dies_at_any_change_exports_each_message_once(
     lost_power: bool, stride: int, log: LogBuilder, tmp_path: Path
 ) -> None:
@@ -444,7 +444,7 @@ def test_an_export_that_died_beside_the_append_is_finished_by_the_next_run(
 
 
 @pytest.mark.parametrize("lost_power", [False, True])
-@pytest.mark.parametrize("stride", [17, pytest.param(1, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("stride", [11, pytest.param(1, marks=pytest.mark.soak)])
 def test_each_message_is_there_once_whichever_change_the_machine_dies_at(
     lost_power: bool, stride: int, tmp_path: Path
 ) -> None:
