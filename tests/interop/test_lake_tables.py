@@ -45,7 +45,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def jars(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("jars")
     goal = "org.apache.maven.plugins:maven-dependency-plugin:3.6.0:copy-dependencies"
-    pom = _ROOT / "tests" / "interop" / "lake" / "pom.xml"
+    pom = Path(__file__).with_name("lake_tables.pom.xml")
     maven = shutil.which("mvn") or "mvn"
     subprocess.run([maven, "-q", "-B", "-f", pom, goal, f"-DoutputDirectory={directory}"], check=True)  # noqa: S603
     return directory
