@@ -36,10 +36,10 @@ _SETTINGS: Final = {"autoinstall_known_extensions": "false", "python_enable_repl
 
 _COMPARED: Final = re.compile(r'\((\w+) (==|>=|>|<=|<) (?:"([^"\\]*)"|([-\d:.TZ ]+))\)')
 _LISTED: Final = re.compile(
-    r"if_else\(is_valid\((\w+)\), is_in\(\1, \{value_set=\w+:\[([^\]\"\\]*|(?:\s*\"[^\"\\]*\",?\s*)*)\], "
+    r"if_else\(is_valid\((\w+)\), is_in\(\1, \{value_set=\w+:\[((?:\s+(?:\"[%|$\w-]*\"|-?\d+),?)*)\s*\], "
     r"null_matching_behavior=MATCH\}\), null\[bool\]\)"
 )
-"""How Arrow writes that a column has one of some values."""
+"""How Arrow writes that a column has one of some values; it leaves out the middle of long lists and of long texts."""
 
 _MS: Final = 1000
 _POINTS: Final = {"msg_id": "msg_id", "physical_offset": "physical_offset", "uniq_msg_id": "unique_key"}

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pyspark_commitlog.sample import orders_store
@@ -113,6 +114,30 @@ def test_the_rows_are_those_of_the_same_query_over_all_rows(
 )
 def test_conditions_that_are_sure_narrow_what_is_read(condition: str, options: dict[str, object]) -> None:
     assert options == options_of(condition)
+
+
+@given(
+    values=st.lists(st.integers(-9, 2**31 - 1), max_size=40)
+    | st.lists(st.text(st.characters(exclude_characters='"'), max_size=200), max_size=40)
+)
+@example(list(range(30)))
+@example(["orders"] * 30)
+@example(["x" * 127, "orders"])
+def test_a_list_narrows_by_each_of_its_values_or_not_at_all(values: list[int] | list[str]) -> None:
+    name, kind = ("queue_id", pa.int32()) if all(isinstance(each, int) for each in values) else ("topic", pa.string())
+    listed = pc.field(name).isin(pa.array(values, kind))
+    found = options_of(f"if_else(is_valid({name}), {listed}, null[bool])")
+
+    assert found in ({}, {name: list(map(str, values))})
+
+
+@pytest.mark.parametrize("values", ["queue_id IN ({})", "queue_id NOT IN ({})"])
+def test_rows_of_long_lists_are_those_of_the_same_query_over_all_rows(
+    values: str, store: Path, messages: pa.Table
+) -> None:
+    query = ORDERED.format(values.format(", ".join(map(str, range(-12, 19)))))
+
+    assert _plainly(query, messages) == _rows(query, store)
 
 
 def test_duckdb_hands_on_the_columns_and_conditions_of_a_query(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
