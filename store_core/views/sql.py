@@ -114,8 +114,9 @@ def _batches(reader: pa.RecordBatchReader, tables: dict[str, ViewDataset], _open
     """Yield the rows; the connection is open as long."""
     try:
         yield from reader
-    except Exception as error:
-        raise _failure(tables) or error from error
+    except (OSError, pa.ArrowException) as error:
+        advice = ". Whole numbers have 64 bits: CAST larger ones AS DOUBLE" * isinstance(error, pa.ArrowInvalid)
+        raise _failure(tables) or InvalidOptionError(f"the query: {error}{advice}") from error
 
 
 def _failure(tables: dict[str, ViewDataset]) -> BaseException | None:
@@ -224,8 +225,7 @@ def options_of(condition: str, view: str = "messages") -> dict[str, Any]:
     }
     if is_messages(view):
         options |= _times(found) | _point(found)
-    own = ("topic", "queue_id") if is_messages(view) else find_view(view).own_options
-    return {name: value for name, value in options.items() if is_messages(view) or name in own}
+    return {each: options[each] for each in options if is_messages(view) or each in find_view(view).own_options}
 
 
 def _conjuncts(text: str) -> Iterator[str]:

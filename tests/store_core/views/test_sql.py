@@ -188,6 +188,18 @@ def test_what_is_no_query_is_refused_by_name(query: str, store: Path) -> None:
         sql(query, store)
 
 
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("SELECT sum(store_timestamp_ms::HUGEINT * 1000000000000) FROM messages", "CAST larger ones AS DOUBLE"),
+        ("SELECT CASE range WHEN 99999 THEN 'x'::INT ELSE 1 END FROM range(100000)", "Conversion Error"),
+    ],
+)
+def test_what_a_query_can_not_compute_is_told_in_words(query: str, told: str, store: Path) -> None:
+    with pytest.raises(InvalidOptionError, match=told):
+        sql(query, store).read_all()
+
+
 def test_no_variable_of_a_program_is_a_table(store: Path) -> None:
     secret = pa.table({"a": [1]})
 
