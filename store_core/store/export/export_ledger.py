@@ -44,7 +44,7 @@ _SCHEMA: Final = "commitlog-export-entry/1"
 _ENTRY: Final = re.compile(r"(\d{8})\.json")
 _PENDING: Final = ".pending"
 _LARGEST: Final = 1 << 30
-_SAFE_PATH: Final = re.compile(r"topic=[^/]+/day=[^/]+/[0-9-]+\.parquet")
+_SAFE_PATH: Final = re.compile(r"topic=[^/]*/day=[^/]+/[0-9-]+\.parquet")
 _SAFE_NAME: Final = re.compile(r"[0-9a-f]{32}\.parquet")
 
 

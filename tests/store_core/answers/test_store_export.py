@@ -109,6 +109,20 @@ def test_messages_whose_store_time_no_table_holds_are_in_a_partition_of_no_day(t
     assert Verdict.CLEAN is prove(store, lake).verdict
 
 
+@pytest.mark.parametrize("topic", ["", " ", "..", "a/b", "a=b c", "\u65e5\u672c", "\u65e5" * 40])
+def test_an_export_goes_on_after_messages_of_odd_topics(topic: str, tmp_path: Path) -> None:
+    log, lake = LogBuilder(), tmp_path / "lake"
+    for number in (1, 2):
+        log.append_all(b"odd", b"other", topic=topic, properties={"KEYS": "k"})
+        found = export(log.write(tmp_path / "store"), lake).found
+        assert (number, 2 * number) == (found.number, found.all_messages)
+
+    assert {topic} == {
+        each.partition[0] for entry in ExportLedger(lake, OsFileSystem()).entries() for each in entry.files
+    }
+    assert Verdict.CLEAN is prove(tmp_path / "store", lake).verdict
+
+
 def test_an_export_goes_on_where_the_last_one_ended(log: LogBuilder, tmp_path: Path) -> None:
     lake, found = tmp_path / "lake", []
     for count in (0, 0, 1, 25):
