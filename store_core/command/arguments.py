@@ -117,7 +117,6 @@ _OF_TASKS: Final = "speed"
 
 _ASKED: Final = tuple(option for option in READ_OPTIONS if option.name not in _OF_OTHERS and option.scope != _OF_TASKS)
 _NAMES: Final = {option.name: f"--{option.field.replace('_', '-')}" for option in _ASKED}
-_STORAGE: Final = "storage"
 _BOOLEANS: Final = frozenset({"true", "false"})
 _QUOTED: Final = re.compile(r"`([^`]*)`")
 
@@ -136,7 +135,8 @@ def with_read_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCod
 def with_view_options(*views: str) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
     """Give a command the same options, of which its help shows what these views take; others are refused by name."""
     taken = {*ALWAYS, *(name for view in views for name in VIEW_PLANS[view].own_options)}
-    return lambda command: _with_options(command, {option.field for option in _ASKED} - taken)
+    own = () if views else ("columns",)  # which a query names itself
+    return lambda command: _with_options(command, {option.field for option in _ASKED} - taken, own)
 
 
 def with_replayed_options(command: Callable[..., ExitCode]) -> Callable[..., ExitCode]:
@@ -173,7 +173,7 @@ def _click_option(option: Option, *, is_hidden: bool) -> Callable[[Callable[...,
     name, text = _NAMES[option.name], _help(option)
     if option.default in _BOOLEANS:
         return click.option(f"{name}/--no-{name[2:]}", option.field, default=None, help=text, hidden=is_hidden)
-    if option.name == _STORAGE:
+    if option.name == "storage":
         return click.option(
             name, option.field, metavar="TEXT", multiple=True, callback=joined, help=text, hidden=is_hidden
         )

@@ -443,6 +443,18 @@ def test_help_shows_the_options_that_a_command_takes(closed: Path, words: list[s
             assert option.hidden == ("does not apply" in said or "is not one of a replay" in said), said
 
 
+def test_each_option_of_a_query_applies_or_is_refused_in_words(closed: Path) -> None:
+    command = program.get_command(click.Context(program), "sql")
+    fields = {each.field for each in READ_OPTIONS}
+    options = [each for each in command.params if isinstance(each, click.Option)] if command is not None else []
+    for option in (each for each in options if each.name in fields):
+        given = [option.opts[0]] if option.secondary_opts else [option.opts[0], "0"]
+        called = call("sql", closed, "SELECT topic FROM messages", *given)
+        assert called.code in (ExitCode.DONE, ExitCode.USAGE), called.errors
+
+    assert ExitCode.USAGE == call("sql", closed, "SELECT topic FROM messages", "--columns=topic").code
+
+
 def test_a_topic_that_only_the_log_has_is_known(closed: Path) -> None:
     shutil.rmtree(closed / "consumequeue")
     (closed / "consumequeue" / "other" / "0").mkdir(parents=True)
