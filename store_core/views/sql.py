@@ -19,7 +19,7 @@ from store_core.format.columns import COLUMNS, CORRUPT_RECORD, STORE, column_nam
 from store_core.snapshot.store import stores_of
 from store_core.views.view import view_of
 from store_core.views.view_columns import MESSAGES, find_view, is_messages
-from store_core.views.view_names import VIEW_PLANS
+from store_core.views.view_names import ALWAYS, VIEW_PLANS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -79,7 +79,7 @@ def sql(query: str, path: StorePaths, **options: Any) -> pa.RecordBatchReader:  
     stores = stores_of(path, **places)
 
     def read(view: str, columns: list[str] | None = None, **narrowed: Any) -> pa.RecordBatchReader:  # noqa: ANN401 -- as above
-        return view_of(stores, view, columns, {**options, **narrowed})
+        return view_of(stores, view, columns, {**options, **({} if options.keys() - {*ALWAYS} else narrowed)})
 
     return rows_of(query, read, are_several=len(stores) > 1)
 

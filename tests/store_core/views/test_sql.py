@@ -231,6 +231,22 @@ def test_options_reach_the_reader(tmp_path: Path) -> None:
     assert [{"n": 2}] == sql("SELECT count(*) n FROM messages", tmp_path, ending_offsets=log_end).read_all().to_pylist()
 
 
+@pytest.mark.parametrize("condition", ["topic = 'payments'", "store_timestamp < '{}'", "store_timestamp > '{}'"])
+@pytest.mark.parametrize(
+    "name", ["starting_offsets", "ending_offsets", "starting_timestamp", "ending_timestamp", "topic"]
+)
+def test_options_hold_beside_the_conditions_of_a_query(
+    name: str, condition: str, store: Path, messages: pa.Table
+) -> None:
+    row = messages.slice(messages.num_rows // 2, 1).to_pylist()[0]
+    values = {"topic": "orders", "offsets": row["physical_offset"], "timestamp": row["store_timestamp_ms"]}
+    given = {name: values[name.rpartition("_")[2]]}
+    query = ORDERED.format(condition.format(messages["store_timestamp"][messages.num_rows // 3].as_py()))
+
+    expected = _plainly(query, read_messages(store, columns=NAMES, **given).read_all())
+    assert expected == [tuple(each.values()) for each in sql(query, store, **given).read_all().to_pylist()]
+
+
 def test_a_store_is_asked_and_given_to_an_engine(store: Path) -> None:
     opened = Store(store)
     query = "SELECT count(*) AS found FROM messages WHERE topic = 'orders'"
