@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
@@ -60,17 +61,18 @@ class Scale(NamedTuple):
 
 
 _SCALES: Final = (
-    (12 * 3600, Scale(60, 3600, 13, (":00", ":59"))),
-    (40 * 86400, Scale(3600, 86400, 10, ("00:00", "23:00"))),
+    Scale(60, 3600, 13, (":00", ":59")),
+    Scale(3600, 86400, 10, ("00:00", "23:00")),
+    Scale(86400, 30 * 86400, 10, ("first day", "30th")),
 )
-_LONGEST: Final = Scale(86400, 30 * 86400, 10, ("first day", "30th"))
+_LONGEST: Final = (12 * 3600, 40 * 86400)
 _MOST_ROWS: Final = 48
 
 
 def scale_of(due: npt.NDArray[np.int64]) -> Scale:
     """Return the scale for times in ms: minutes if they are within half a day, hours within 40 days, else days."""
     span = int(due.max() - due.min()) // _SECOND if due.size else 0
-    return next((scale for longest, scale in _SCALES if span <= longest), _LONGEST)
+    return _SCALES[bisect_left(_LONGEST, span)]
 
 
 def calendar_rows(due: Mapping[str, npt.NDArray[np.int64]], scale: Scale) -> list[dict[str, Any]]:
@@ -87,7 +89,7 @@ def calendar_rows(due: Mapping[str, npt.NDArray[np.int64]], scale: Scale) -> lis
     ]
 
 
-def heat_map(title: str, cells: Sequence[tuple[int, int]], scale: Scale) -> HeatMap:
+def heat_map(cells: Sequence[tuple[int, int]], scale: Scale) -> HeatMap:
     """Return a heat map of cells: when each begins, in seconds, and how many it has."""
     columns = scale.row // scale.cell
     rows: dict[int, list[int]] = {}
@@ -100,7 +102,7 @@ def heat_map(title: str, cells: Sequence[tuple[int, int]], scale: Scale) -> Heat
         HeatRow(name, tuple(row), counted(sum(row), "message")) for name, (_, row) in zip(names, shown, strict=True)
     )
     more = f"and {len(rows) - len(shown):,} more rows, which the JSON has" if len(rows) > len(shown) else ""
-    return HeatMap(title, scale.ends, tuple(made), more)
+    return HeatMap("When messages are due that are not delivered (UTC)", scale.ends, tuple(made), more)
 
 
 @dataclass(frozen=True)
@@ -217,7 +219,6 @@ class _Made:
             store=str(self.root),
             now=iso_time(self.rules.at),
             last_stored=None if self.last_stored is None else iso_time(self.last_stored),
-            scale=scale,
             messages=sum(table.num_rows for table in self.judged.values()),
             late=sum(int((times < late).sum()) for times in overdue),
             has_delay_offsets=self.rules.next_offsets is not None or not self.judged["level"].num_rows,
@@ -343,9 +344,8 @@ _KIND: Final = text("kind", "`level` for a delay level, `timer` for a timer of R
 
 @dataclass(frozen=True, slots=True)
 class DelaysFacts:
-    """The facts of the answer; `scale` is of the calendar."""
+    """The facts of the answer."""
 
-    scale: Scale
     store: str = fact("the store's root")
     now: str = fact("time as of which messages are due, ISO 8601")
     last_stored: str | None = fact("store time of the log's last record, ISO 8601, or null in an empty log")
@@ -436,8 +436,8 @@ class DelaysReport(Report[DelaysFacts]):
             return (bars,)
         begins = pc.divide(table["begin"].cast(pa.int64()), 1_000_000).to_pylist()
         dues = pc.add(table["level"], table["timer"]).to_pylist()
-        title = "When messages are due that are not delivered (UTC)"
-        return bars, heat_map(title, list(zip(begins, dues, strict=True)), self.found.scale)
+        scale = max(each for each in _SCALES if each.cell in table["seconds"].to_pylist())  # of several stores
+        return bars, heat_map(list(zip(begins, dues, strict=True)), scale)
 
     def _lines(self) -> Iterator[str]:
         found = self.found

@@ -22,13 +22,17 @@ from store_core.answers import (
     lag,
     trace,
 )
+from store_core.answers.plots import HeatMap
 from store_core.errors import InvalidOptionError, StoreNotFoundError
 from tests.golden_stores import find_golden_store, unpack
 from tests.store_core.answers.asked import answers_at
 from tests.store_core.command.calls import call
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
+
+    from store_core.answers.plots import Plot
 
 _SUMMED = ("bill", "deadletters", "delays", "lag", "producers", "transactions")
 _NO_SUMS = {"segment_size", "begin", "end", "groups"}
@@ -63,6 +67,21 @@ def test_facts_are_sums_and_rows_are_those_of_each(stores: list[Path], answer: s
             assert sum(row["messages"] or 0 for row in expected) == sum(row["messages"] or 0 for row in rows)
         else:
             assert [_without_share(row) for row in expected] == [_without_share(row) for row in rows]
+
+
+@pytest.mark.parametrize("answer", _SUMMED)
+def test_what_is_drawn_of_several_stores_is_what_their_tables_have(stores: list[Path], answer: str) -> None:
+    asked = answers_at(1_800_000_000_000, "")[answer]
+    found = asked.ask(stores)
+    alone = [plot for store in stores for plot in asked.ask(store).plots]
+
+    assert {plot.title for plot in found.plots} == {plot.title for plot in alone}
+    assert _heat(alone) == _heat(found.plots)
+    assert (answer == "delays") == bool(_heat(alone))
+
+
+def _heat(plots: Iterable[Plot]) -> int:
+    return sum(sum(row.values) for plot in plots if isinstance(plot, HeatMap) for row in plot.heat)
 
 
 def _without_share(row: dict[str, Any]) -> dict[str, Any]:
