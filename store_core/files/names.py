@@ -42,6 +42,7 @@ SCHEME: Final = "[A-Za-z][A-Za-z0-9+.-]+"
 """What a URL begins with, as a pattern: two characters or more."""
 
 NAME_RULE: Final = "a segment's name is its start offset, in 20 digits or more"
+DANGLING: Final = "what it points to is not there: mount that, or copy it here, and run this again"
 LAST_OFFSET: Final = 2**63 - 1
 
 _TOO_FAR: Final = "the start offset in its name is larger than that of any segment"

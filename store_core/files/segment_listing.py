@@ -17,6 +17,7 @@ from store_core.files.names import (
     CONFIG_DIRECTORY,
     CONSUME_QUEUE,
     CONSUME_QUEUE_EXT,
+    DANGLING,
     INDEX_DIRECTORY,
     LAST_OFFSET,
     advice_on_name,
@@ -64,7 +65,9 @@ def segments_in(directory: Path, notes: list[str], *, compressed: bool = False) 
         try:
             status = path.stat()
         except FileNotFoundError:
-            continue  # deleted by retention since the directory was read, or a dangling link
+            if path.is_symlink():
+                notes.append(f"ignored the link {path}: {DANGLING}.")
+            continue  # otherwise deleted by retention since the directory was read
         kind = "file" if S_ISREG(status.st_mode) else "directory" if S_ISDIR(status.st_mode) else "entry"
         stem, codec = codec_of(path.name) or (path.name, None)
         start_offset = start_offset_of(stem)

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
-from store_core.files.names import TO_EXPAND, is_compressed_segment, twin_note
+from store_core.files.names import DANGLING, TO_EXPAND, is_compressed_segment, twin_note
 from store_core.files.segment_file import file_name_of, offset_of
 from store_core.format.java import hash_map_capacity, hash_map_order
 from store_core.format.release import DEFAULT_RELEASE, rules_of
@@ -132,6 +132,8 @@ def list_for_loading(
     twins: dict[Path, Path] = {}
     for position, path in enumerate(entries):
         status = file_system.status(path)
+        if status is None and path.is_symlink():
+            raise SegmentLayoutError(f"{path} is a link: {DANGLING}")
         if status is None:
             continue  # deleted since the directory was read
         if status.is_directory and features.passes_over_directories:

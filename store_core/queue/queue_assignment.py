@@ -225,18 +225,13 @@ def _fitting_rows(
     """Report which rows can have a unit, provided they belong in a queue at all; None for all of them."""
     has_name = [queue in known or refusal_of(*queue) is None for queue in batch.queues]
     is_batch = [topic in rules.batch_topics for topic, _ in batch.queues]
-    fits = _fitting_indexes(batch.queue_offset, rules)
+    fits = (batch.queue_offset >= 0) & (batch.queue_offset < index_limit(rules))  # as `index_refusal` does
     if all(has_name) and not any(is_batch) and fits.all():
         return None
     codes = batch.queue_codes
     if any(is_batch):
         fits = np.where(np.array(is_batch)[codes], fitting_batches(batch.message_base_offset, batch.batch_size), fits)
     return fits & np.array(has_name, np.bool_)[codes]
-
-
-def _fitting_indexes(queue_offset: npt.NDArray[np.int64], rules: QueueRules) -> npt.NDArray[np.bool_]:
-    """Report which indexes `index_refusal` accepts."""
-    return (queue_offset >= 0) & (queue_offset < index_limit(rules))
 
 
 def fitting_batches(

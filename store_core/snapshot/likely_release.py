@@ -189,7 +189,7 @@ class LikelyRelease:
         releases: tuple[Release, ...] = LIKELIEST_FIRST
         words: list[str] = []
         for evidence in _evidence(store):
-            fitting = tuple(each for each in releases if _has(each, evidence.feature) is evidence.has)
+            fitting = tuple(each for each in releases if getattr(RELEASE_RULES[each], evidence.feature) == evidence.has)
             if fitting and fitting != releases:
                 releases = fitting
                 words.append(evidence.words)
@@ -198,10 +198,6 @@ class LikelyRelease:
         which = "the usual one" if DEFAULT_RELEASE in releases else "the first of the newest series"
         left = [f"of the releases that fit this is {which}"] * (len(releases) > 1)
         return cls(releases, "; ".join([*words, *left]))
-
-
-def _has(release: Release, feature: str) -> bool:
-    return bool(getattr(RELEASE_RULES[release], feature))
 
 
 def _evidence(store: Path) -> Iterator[_Evidence]:

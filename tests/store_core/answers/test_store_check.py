@@ -263,6 +263,17 @@ def test_a_copy_of_the_log_alone_still_says_what_is_wrong_with_the_log(store: Pa
     assert {"log_layout": 1} == check(store).counts
 
 
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_link_to_nothing_at_an_end_of_the_log_is_a_finding(place: int, store: Path) -> None:
+    segment = sorted((store / "commitlog").iterdir())[place]
+    segment.unlink()
+    segment.symlink_to(store / "gone")
+
+    report = check(store)
+    assert 1 == report.counts["log_layout"]
+    assert any(f"ignored the link {segment}" in note for note in report.found.notes)
+
+
 def test_queues_that_are_gone_beside_an_index_are_findings(store: Path) -> None:
     shutil.rmtree(store / "consumequeue")
 

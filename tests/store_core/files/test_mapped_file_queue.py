@@ -153,6 +153,22 @@ def test_a_right_sized_file_with_another_name_is_refused(queue: MappedFileQueue,
         queue.load(release)
 
 
+@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
+@pytest.mark.parametrize("offset", [0, SIZE, 2 * SIZE])
+def test_a_link_to_nothing_is_refused_and_stays(
+    queue: MappedFileQueue, directory: Path, offset: int, release: str
+) -> None:
+    for each in (0, SIZE, 2 * SIZE):
+        put_file(directory, file_name_of(each), SIZE)
+    link = directory / file_name_of(offset)
+    link.unlink()
+    link.symlink_to(directory / "gone")
+
+    with pytest.raises(SegmentLayoutError, match=f"{link} is a link: what it points to is not there"):
+        queue.load(release)
+    assert link.is_symlink()
+
+
 DIRECTORY = -1
 """In place of a size."""
 

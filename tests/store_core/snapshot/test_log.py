@@ -232,10 +232,12 @@ def test_a_short_number_that_rocketmq_would_load_is_told_the_name_it_should_have
     assert f"rename it to {names(3072)[0]}" in Log.of(root).notes[0]
 
 
-def test_a_link_to_nowhere_is_no_segment(root: Path) -> None:
-    (root / "commitlog" / names(3072)[0]).symlink_to(root / "gone")
+def test_a_link_to_nowhere_is_no_segment_and_is_named(root: Path) -> None:
+    link = root / "commitlog" / names(3072)[0]
+    link.symlink_to(root / "gone")
 
     assert names(0, 1024, 2048) == listed(root)
+    assert f"ignored the link {link}: what it points to is not there" in Log.of(root).notes[0]
 
 
 def test_a_single_file_with_a_wrong_name_is_told_the_name_it_should_have(root: Path) -> None:
