@@ -25,6 +25,7 @@ _KINDS: Final = (
     (stat.S_ISSOCK, "a socket"),
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
+    (stat.S_ISLNK, "a symbolic link"),
 )
 _DENIED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 _EXPECTED: Final = {

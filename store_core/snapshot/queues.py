@@ -633,7 +633,7 @@ class Queues:
             topic
             for name in DIRECTORIES.values()
             for topic in names_in(self.root / name, self._files)
-            if refusal_of(topic, 0) is None
+            if refusal_of(topic, 0) is None and (self.root / name / topic).is_dir()
         }
 
     def _names_in(self, kind: QueueKind, wanted: TopicFilter) -> Iterator[QueueName]:

@@ -189,6 +189,15 @@ def test_a_topic_is_in_the_log_whatever_else_was_asked_for(store: Path, caplog: 
     assert not warnings(caplog)
 
 
+def test_a_file_beside_the_queues_is_no_topic(store: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (store / "consumequeue" / "CURRENT").touch()
+    assert 0 == read_messages(store, topic="CURRENT").read_all().num_rows
+    assert 0 == read_messages(store, topic="zzz").read_all().num_rows
+    first, second = warnings(caplog)
+    assert "'CURRENT': no record of it was read" in first
+    assert "CURRENT" not in second
+
+
 def test_a_log_alone_has_no_name_to_offer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log = LogBuilder(segment_size=1024)
     log.append(b"x", topic="logged")
