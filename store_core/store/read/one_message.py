@@ -82,8 +82,7 @@ def find_message(
 ) -> pa.RecordBatchReader | None:
     """Find the messages that a word means.
 
-    * `kind`: What it is. If None, it is tried as what it looks like, then as a key: the ids that producers get, which
-      are keys, look like offset message ids.
+    * `kind`: If None, it is tried as what it looks like, then as a key: ids of producers look like offset message ids.
     * `read`: Options of the reader; its filters apply as well.
 
     Returns: With at least one row, in log order; None if there is no such message.
@@ -109,6 +108,7 @@ def meanings_of(what: str, kind: NamedBy | None) -> Iterator[dict[str, Any]]:
             "queue_id": queue_id,
             "starting_offsets": {topic: {queue_id: offset}},
             "ending_offsets": {topic: {queue_id: offset + 1}},
+            **dict.fromkeys(("starting_timestamp", "ending_timestamp")),  # which take precedence
         }
     if kind in (None, NamedBy.KEY):
         yield {"key": what}

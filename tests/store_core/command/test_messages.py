@@ -213,9 +213,12 @@ def test_a_log_is_not_followed_to_an_end(store: Path, end: str) -> None:
 # ---------------------------------------------------------------------------------------------------------------- get
 
 
+@pytest.mark.parametrize("more", [(), ("--starting-timestamp=0",), ("--ending-timestamp=9998-01-01T00:00:00Z",)])
 @pytest.mark.parametrize("what", ["k-5", f"{5:032X}", "orders/1/1"])
-def test_a_message_is_found_by_key_by_its_producer_s_id_and_by_position(store: Path, what: str) -> None:
-    assert ["body-5"] == [row["body"] for row in call("get", store, what, "--format=jsonl").rows]
+def test_a_message_is_found_by_key_by_its_producer_s_id_and_by_position(
+    store: Path, what: str, more: tuple[str, ...]
+) -> None:
+    assert ["body-5"] == [row["body"] for row in call("get", store, what, "--format=jsonl", *more).rows]
 
 
 def test_a_message_is_found_by_its_offset_message_id(store: Path) -> None:
