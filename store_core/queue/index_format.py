@@ -272,7 +272,7 @@ class MessageKeys(NamedTuple):
     def reach(self) -> tuple[int, int] | None:
         """The first and the last message's offset; None if offsets descend anywhere."""
         offsets = self.physical_offsets
-        return (int(offsets[0]), int(offsets[-1])) if offsets.size and _ascends(offsets) else None
+        return (int(offsets[0]), int(offsets[-1])) if offsets.size and (offsets[1:] >= offsets[:-1]).all() else None
 
     def accepted(self, end_physical_offset: int) -> Self:
         """Leave out the keys of messages before the end of what is indexed (``IndexService.buildIndex``).
@@ -308,10 +308,6 @@ class MessageKeys(NamedTuple):
         offsets, times, hashes = table.columns
         rows = np.repeat(np.arange(len(offsets)), np.diff(numbers(hashes.offsets)))
         return cls(numbers(offsets), numbers(times), rows, numbers(hashes.values))
-
-
-def _ascends(offsets: Longs) -> bool:
-    return bool((offsets[1:] >= offsets[:-1]).all())
 
 
 def build_entries(

@@ -117,6 +117,25 @@ def test_the_directory_above_a_store_leads_to_it(name: str, life: Path, tmp_path
     assert [store.parent] == list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("word", ["STORE", "OUT"])
+@pytest.mark.parametrize("name", OF_STORES)
+def test_an_empty_path_is_not_the_working_directory(
+    name: str, word: str, life: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(life, tmp_path / "here")
+    before = every_file(tmp_path)
+    monkeypatch.chdir(tmp_path / "here")
+    words = [*WORDS[name], *(("--into", "OUT") if name in {"salvage", "replay"} else ())]
+    if word not in words:
+        return
+    places = {"STORE": life, "OUT": tmp_path / "out", word: ""}
+    called = call(name, *(places.get(str(each), each) for each in words))
+
+    assert ExitCode.USAGE == called.code, called
+    assert "path" in called.errors
+    assert before == every_file(tmp_path)
+
+
 @pytest.mark.parametrize("view", sorted(VIEWS))
 def test_a_view_of_the_directory_above_a_store_leads_to_it(view: str, life: Path, tmp_path: Path) -> None:
     store = shutil.copytree(life, tmp_path / "store")
