@@ -115,7 +115,7 @@ def _batches(reader: pa.RecordBatchReader, tables: dict[str, ViewDataset], _open
     try:
         yield from reader
     except (OSError, pa.ArrowException) as error:
-        advice = ". Whole numbers have 64 bits: CAST larger ones AS DOUBLE" * isinstance(error, pa.ArrowInvalid)
+        advice = ". Numbers have 64 bits: CAST larger ones AS DOUBLE" if isinstance(error, pa.ArrowInvalid) else ""
         raise _failure(tables) or InvalidOptionError(f"the query: {error}{advice}") from error
 
 
