@@ -7,6 +7,7 @@ Their newest releases are built for Spark 4.1, so the exports run in an environm
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -122,6 +123,7 @@ def test_the_jars_are_refused_by_name_in_a_newer_spark(jars: Path, log: LogBuild
     store = log.write(tmp_path / "store")
     for kind in ("delta", "iceberg"):
         command = [sys.executable, "-m", "tests.interop.lake_exporting", kind, jars, store, tmp_path / kind, "export"]
-        done = subprocess.run(command, cwd=_ROOT, capture_output=True, text=True, check=False)  # noqa: S603
+        found = {**os.environ, "PYSPARK_PYTHON": sys.executable}
+        done = subprocess.run(command, cwd=_ROOT, env=found, capture_output=True, text=True, check=False)  # noqa: S603
         assert 0 != done.returncode
         assert f"format {kind} does not work in this session: its jar is built for another Spark than" in done.stderr
