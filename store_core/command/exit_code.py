@@ -96,11 +96,13 @@ ERROR_CODES: Final[Mapping[type[StoreError], ExitCode]] = {
 _SPARK: Final = ("pyspark", "py4j")
 _OF_SPARK: Final = ("PySparkException", "Py4JError")
 
-_NUMBERED: Final = re.compile(r"\[Errno (\d+)\] ([^:]+): (['\"])(.+?)\3.*", re.DOTALL)
+_NUMBERED: Final = re.compile(r"\[Errno (\d+)\] ([^:]+)(?:: (['\"])(.+?)\3.*)?", re.DOTALL)
 FREE_SPACE: Final = "Free some space, and run this again"
 
-_NAMELESS: Final = re.compile(r"\[Errno (\d+)\] ([^:]+)")
-_FULL: Final = (errno.ENOSPC, errno.EDQUOT)
+_OF_NO_PATH: Final = {
+    errno.ENOENT: ("the working directory is gone", "Change to one that exists"),
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT), ("what is written has no room", FREE_SPACE)),
+}
 _WAYS_ON: Final = {
     errno.ENOENT: "Check the path",
     errno.EACCES: "Run this as a user with permission, or change the permissions",
@@ -149,11 +151,9 @@ def system_words(text: str) -> str:
     >>> system_words("[Errno 28] No space left on device")
     'what is written has no room: No space left on device. Free some space, and run this again'
     """
-    nameless = _NAMELESS.fullmatch(text)
-    if nameless is not None and int(nameless[1]) in _FULL:
-        return f"what is written has no room: {nameless[2]}. {FREE_SPACE}"
     found = _NUMBERED.fullmatch(text)
-    if found is None:
+    number = int(found[1]) if found else 0
+    if found is None or not (found[4] or number in _OF_NO_PATH):
         return text
-    way_on = _WAYS_ON.get(int(found[1]))
-    return f"{found[4]}: {found[2]}" + (f". {way_on}" if way_on else "")
+    what, way_on = (found[4], _WAYS_ON.get(number)) if found[4] else _OF_NO_PATH[number]
+    return f"{what}: {found[2]}" + (f". {way_on}" if way_on else "")

@@ -450,10 +450,10 @@ class OsFileSystem:
         try:
             file = self._file_class(os.open(path, flags | (os.O_CREAT | os.O_NOFOLLOW if create else 0), 0o644), path)
         except OSError as error:
-            found = "a link" if error.errno == errno.ELOOP and path.is_symlink() else "a directory"
-            if error.errno != errno.EISDIR and found != "a link":
+            is_link = error.errno == errno.ELOOP and path.is_symlink()
+            if error.errno not in (errno.EISDIR, errno.ENXIO) and not is_link:
                 raise
-            raise not_a_file(path, found) from error
+            raise not_a_file(path, "a link" if is_link else kind_of_file(path.stat().st_mode)) from error
         mode = os.fstat(file.fileno()).st_mode
         if not stat.S_ISREG(mode):
             raise not_a_file(path, kind_of_file(mode))

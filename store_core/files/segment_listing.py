@@ -72,7 +72,8 @@ def segments_in(directory: Path, notes: list[str], *, compressed: bool = False) 
         stem, codec = codec_of(path.name) or (path.name, None)
         start_offset = start_offset_of(stem)
         if start_offset is None or kind != "file" or start_offset + status.st_size > LAST_OFFSET:
-            notes.append(f"ignored the {kind} {path}: {why_no_segment(stem)}.{advice_on_name(path.name)}")
+            why = why_no_segment(stem) if kind == "file" else "a segment is a file"
+            notes.append(f"ignored the {kind} {path}: {why}.{advice_on_name(path.name)}")
         elif codec is not None and not compressed:
             notes.append(f"ignored the file {path}: {_COMPRESSED}.")
         else:
@@ -111,8 +112,7 @@ def _name_it_should_have(path: Path) -> str:
     if offset < 0:
         return (
             " Its first bytes are not a sound record, so the name can't be derived from them. Give the root of "
-            "a store, its "
-            f"{COMMIT_LOG} directory, or a segment file; if a store was packed into this one, unpack it."
+            f"a store, its {COMMIT_LOG} directory, or a segment file; if a store was packed into this one, unpack it."
         )
     return f" Its first record was written at offset {offset}: rename it to {offset:020d}."
 

@@ -123,7 +123,7 @@ def _parts(index: Index, options: ViewOptions) -> Iterator[EntriesPart]:
         _log.warning("ignored %s: the name of an index file is its time, in digits", index.directory / other)
     for path in paths:
         if not path.is_file():
-            _log.warning("ignored %s: expected an index file, found a directory or nothing", path)
+            _log.warning("ignored %s: expected an index file, found none", path)
     step = max((options.read.max_partition_bytes or _PART_BYTES) // INDEX_DTYPE.itemsize, 1)
     for file in index.files():
         if file.slots:

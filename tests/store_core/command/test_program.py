@@ -46,6 +46,20 @@ def test_help_lists_every_command_and_every_exit_code() -> None:
     assert max(map(len, called.lines)) <= 80
 
 
+@pytest.mark.parametrize("name", ["bill", "check", "count", "info", "retention", "salvage"])
+def test_a_working_directory_that_is_gone_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+
+    called = call(name, ".")
+
+    assert ExitCode.FAILED == called.code
+    assert called.errors.endswith(
+        "the working directory is gone: No such file or directory. Change to one that exists\n"
+    )
+
+
 @pytest.mark.parametrize("name", COMMANDS)
 def test_the_help_of_a_command_has_examples_that_call_it_and_fits_the_terminal(name: str) -> None:
     called = call(name, "--help")

@@ -7,9 +7,10 @@ import errno
 import os
 import pickle
 import shutil
+import socket
 import tempfile
 from collections.abc import Callable
-from contextlib import contextmanager
+from contextlib import chdir, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -140,13 +141,24 @@ def test_what_a_view_may_not_read_is_named_and_the_log_is_read_without_it(open_r
     assert str(open_root / name) in str(error.value)
 
 
-@pytest.mark.parametrize("name", ["checkpoint", f"commitlog/{0:020d}"])
-def test_a_named_pipe_is_no_file_and_nobody_waits_for_it(root: Path, name: str) -> None:
-    (root / name).unlink()
-    os.mkfifo(root / name)
+def _listen(path: Path) -> None:
+    with chdir(path.parent), socket.socket(socket.AF_UNIX) as there:  # the name of a socket has to be short
+        there.bind(path.name)
 
-    with pytest.raises(StoreAccessError, match=f"{root / name}: expected a file, found a named pipe"):
-        OsFileSystem().open(root / name, writable=False)
+
+@pytest.mark.parametrize(
+    ("make", "kind"), [(os.mkfifo, "a named pipe"), (_listen, "a socket"), (Path.mkdir, "a directory")]
+)
+@pytest.mark.parametrize("name", ["checkpoint", f"commitlog/{0:020d}"])
+def test_what_is_no_file_is_named_and_nobody_waits_for_it(
+    root: Path, name: str, make: Callable[[Path], None], kind: str
+) -> None:
+    (root / name).unlink()
+    make(root / name)
+
+    for writable in (False, True):
+        with pytest.raises(StoreAccessError, match=f"{root / name}: expected a file, found {kind}"):
+            OsFileSystem().open(root / name, writable=writable)
 
 
 @pytest.mark.parametrize(("path", "kind"), [("pipe", "a named pipe"), ("/dev/zero", "a device"), ("", "a directory")])

@@ -5,6 +5,7 @@ import errno
 import logging
 import os
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,8 +24,7 @@ from store_core.snapshot.log import Log
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Sequence
 
 
 @pytest.fixture
@@ -217,13 +217,17 @@ def test_a_store_without_its_log_is_told_from_a_directory_of_something_else(root
         Log.of(root)
 
 
-def test_a_directory_named_like_a_segment_is_reported_and_ignored(root: Path) -> None:
-    (root / "commitlog" / names(3072)[0]).mkdir()
+@pytest.mark.parametrize(("make", "kind"), [(Path.mkdir, "directory"), (os.mkfifo, "entry")])
+def test_what_is_named_like_a_segment_and_is_no_file_is_reported_and_ignored(
+    root: Path, make: Callable[[Path], None], kind: str
+) -> None:
+    path = root / "commitlog" / names(3072)[0]
+    make(path)
 
     listing = Log.of(root)
 
     assert names(0, 1024, 2048) == [segment.name for segment in listing.segments]
-    assert "ignored the directory" in listing.notes[0]
+    assert listing.notes == (f"ignored the {kind} {path}: a segment is a file.",)
 
 
 def test_a_short_number_that_rocketmq_would_load_is_told_the_name_it_should_have(root: Path) -> None:
