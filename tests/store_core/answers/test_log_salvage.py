@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import DefaultMessageStore, InvalidOptionError, MessageStoreConfig, read_messages
-from store_core.answers import SalvageReport, salvage
+from store_core.answers import SalvageReport, check, recover, salvage
 from store_core.answers.report import Verdict
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
@@ -92,6 +92,26 @@ def offsets_in(path: Path) -> list[int]:
 
 
 @pytest.mark.golden
+@pytest.mark.parametrize("release", ["4.3", "4.9", "5.3", "5.5"])
+def test_a_message_that_a_broker_refuses_is_kept_and_its_new_store_says_so(tmp_path: Path, release: str) -> None:
+    log = log_of(20)
+    log.append(b"due", topic="SCHEDULE_TOPIC_XXXX", properties={"DELAY": "x"})
+    log.append(b"last")
+    refused, last = log.records[-2:]
+
+    report = salvage(log.write(tmp_path / "store"), into=tmp_path / "new")
+    checked = check(tmp_path / "new", release=release)
+    recovered = recover(tmp_path / "new", release=[release])
+
+    assert (len(log.records), 0) == (report.found.records, report.found.lost_ranges)
+    assert b"due" in read_messages(tmp_path / "new").read_all()["body"].to_pylist()
+    assert [("log_damage", refused.physical_offset)] == [
+        (row["kind"], row["begin"]) for row in checked.tables["findings"].to_pylist()
+    ]
+    cut_off = recovered.tables["messages"].to_pylist()
+    assert [refused.physical_offset, last.physical_offset] == [row["physical_offset"] for row in cut_off]
+
+
 @pytest.mark.parametrize("name", [*GOLDEN, *TORN])
 def test_all_is_salvaged_that_rocketmq_keeps(name: str, golden: Golden, tmp_path: Path) -> None:
     store = golden(name)
