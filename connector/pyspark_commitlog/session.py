@@ -149,8 +149,7 @@ def _check_python(spark: SparkSession) -> None:
             warnings.warn(
                 f"this Spark session runs Python code with {python!r}, {problem}; this is {sys.executable}, "
                 f"Python {version}. format('commitlog') will not work. Restart Python, and call spark_session() "
-                f"before any other session is "
-                f"created; or set {_PYTHON}={sys.executable} in the environment first",
+                f"before any other session is created; or set {_PYTHON}={sys.executable} in the environment first",
                 RuntimeWarning,
                 stacklevel=3,
             )

@@ -424,8 +424,7 @@ class ReputMessageService(ServiceThread):
                 raise SegmentLayoutError(
                     f"the log has no bytes at {before}, and continues to {self._end_offset()}: a segment is missing. "
                     f"RocketMQ {self._rules.release} waits there forever when it starts. Restore the segment, "
-                    f"or move those before the gap elsewhere and remove the "
-                    f"queues"
+                    f"or move those before the gap elsewhere and remove the queues"
                 )
 
     def _select(self) -> _SelectedBuffer | None:

@@ -174,6 +174,41 @@ def test_limits_are_those_of_all_logs_together(cluster: Cluster, options: dict[s
     assert max(map(len, batches)) <= 8
 
 
+@needs_limits
+@pytest.mark.parametrize("most", [1, 2, 3])
+def test_each_store_has_its_turn_where_a_batch_has_no_record_for_each(cluster: Cluster, most: int) -> None:
+    cluster.append("broker-c", 1)
+    cluster.append("broker-d", 50)
+    reader = cluster.reader(maxOffsetsPerTrigger=str(most))
+    start, found = reader.initialOffset(), []
+    for _ in range(8):
+        end = reader.latestOffset(start, reader.getDefaultReadLimit())
+        found.append(rows_of(reader, start, end))
+        start = end
+
+    assert {most} == set(map(len, found))
+    assert {"broker-a", "broker-b", "broker-c", "broker-d"} == {name for batch in found[:4] for name, _ in batch}
+    turns = [
+        sum(name == other for batch in found for name, _ in batch) for other in ("broker-a", "broker-b", "broker-d")
+    ]
+    assert max(turns) - min(turns) <= 1
+
+
+@needs_limits
+def test_what_is_available_is_read_to_its_end_whatever_grows_behind_it(cluster: Cluster) -> None:
+    reader = cluster.reader(maxOffsetsPerTrigger="1")
+    expected = sorted(cluster.rows)
+    reader.prepareForTriggerAvailableNow()
+    for name in cluster.logs:
+        cluster.append(name, 9)
+    start, found = reader.initialOffset(), []
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) is not start:
+        found += rows_of(reader, start, end)
+        start = end
+
+    assert expected == sorted(found)
+
+
 def test_a_checkpoint_of_one_store_goes_on_with_that_store_alone(cluster: Cluster) -> None:
     single = cluster.reader("broker-a")
     start = json.loads(json.dumps(single.initialOffset()))
@@ -239,3 +274,4 @@ def test_shares_use_the_limit_and_no_more(waiting: dict[str, int], most: int) ->
     assert min(most, sum(waiting.values())) == sum(found.values())
     assert all(0 <= share <= waiting[name] for name, share in found.items())
     assert all(share >= min(waiting[name], most // len(waiting)) for name, share in found.items())
+    assert min(most, sum(map(bool, waiting.values()))) == sum(map(bool, found.values()))

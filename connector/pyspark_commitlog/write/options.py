@@ -61,8 +61,7 @@ WRITE_OPTIONS: Final = (
         "(in turns)",
         "rows",
         "column whose text determines the queue of rows without `queue_id`, as `SelectMessageQueueByHash` "
-        "does; it need "
-        "not be a column of a message",
+        "does; it need not be a column of a message",
     ),
     Option("storeHost", "127.0.0.1:10911", "rows", "broker's `ip:port`, for rows without one in column `store_host`"),
     Option("bornHost", "127.0.0.1:0", "rows", "producer's `ip:port`, for rows without one in column `born_host`"),

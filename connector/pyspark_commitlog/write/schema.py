@@ -136,8 +136,7 @@ def _missing(name: str, kinds: Mapping[str, str]) -> InvalidOptionError:
     ways = {
         "body": f'create it, for example with selectExpr("CAST({given} AS BINARY) AS body", ...)',
         "topic": "create it, for example with withColumn('topic', lit('orders')), or name one topic for all "
-        "rows by option 'topic' "
-        "(--to-topic of commitlog append)",
+        "rows by option 'topic' (--to-topic of commitlog append)",
         STORE_TIMESTAMP: "create it, or leave out option 'preserveStoreTimestamp'",
     }
     found = ", ".join(f"{other} {kind}" for other, kind in kinds.items())

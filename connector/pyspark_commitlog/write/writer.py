@@ -238,8 +238,7 @@ def plan_write(options: WriteOptions, schema: StructType | pa.Schema, *, overwri
     if overwrite and not options.overwrite_store:
         raise InvalidOptionError(
             f'mode("overwrite") replaces the whole store at {options.root}, with all its topics: set '
-            f'option("overwriteStore", "true") if you want '
-            f'that, or use mode("append")'
+            f'option("overwriteStore", "true") if you want that, or use mode("append")'
         )
     check_place(options)
     return new_job(options, owner_text(SystemClock(), driver_process()), overwrite=overwrite)

@@ -80,8 +80,7 @@ class RowFilter:
         """Return a message about the rows that the expression failed on."""
         return (
             f"the filter failed on {counted(self.error_count, 'message')} {where}, which therefore do not match, as in "
-            f"RocketMQ's broker; the first "
-            f"is {self.first_error}"
+            f"RocketMQ's broker; the first is {self.first_error}"
         )
 
     def _evaluated(

@@ -324,8 +324,7 @@ def _check_filter_type(text: str) -> None:
     if _LOOKS_LIKE_SQL.search(text):
         raise InvalidOptionError(
             f"{shown_option('filter')}: expected tags such as 'TagA || TagB', found {text!r}, which looks like "
-            f"SQL92; say which it is "
-            f"with {shown_option('filter_type')}: SQL92 or TAG"
+            f"SQL92; say which it is with {shown_option('filter_type')}: SQL92 or TAG"
         )
 
 

@@ -292,8 +292,7 @@ class _Planner:
         if not is_there:
             self._note(
                 f"the bytes after the log's end are not returned as a row, because no file {root / LOCK_FILE} "
-                f"shows that nobody is "
-                f"writing them. If this is a copy, create an empty file of that name to see them."
+                f"shows that nobody is writing them. If this is a copy, create an empty file of that name to see them."
             )
         return is_there
 

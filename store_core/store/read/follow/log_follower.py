@@ -215,7 +215,7 @@ class LogFollower:
 
         def count(log: LogSegments) -> int:
             resumed = self._resumed(log, start)
-            end = self._latest(log, resumed)
+            end = self._end_of_reading(log, resumed)
             return count_records(log, resumed, end, most) if _is_before(resumed, end) else 0
 
         return self._retried(count)

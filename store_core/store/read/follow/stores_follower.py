@@ -36,6 +36,7 @@ class StoresFollower:
         names = [store.name for store in stores] if len(stores) > 1 else [""]
         self.stores = dict(zip(names, stores, strict=True))
         self._logs = {name: LogFollower(store.paths, options) for name, store in self.stores.items()}
+        self._turns = list(self._logs)  # those whose turn it is first, where a batch has no record for each
 
     @property
     def end(self) -> Positions | None:
@@ -112,8 +113,9 @@ class StoresFollower:
         sizes: Mapping[str, int | None] = dict.fromkeys(self._logs)
         if limits.max_records is not None:
             most = limits.max_records
-            waiting = {name: log.waiting_records(start[name], most) for name, log in self._logs.items()}
-            records = _shares(waiting, most)
+            waiting = {name: self._logs[name].waiting_records(start[name], most) for name in self._turns}
+            records = shares = _shares(waiting, most)
+            self._turns.sort(key=lambda name: shares[name] > 0)
         if limits.max_bytes is not None:
             ends = self.latest()
             waiting = {name: ends[name].physical_offset - start[name].physical_offset for name in self._logs}
@@ -122,10 +124,14 @@ class StoresFollower:
 
 
 def _shares(waiting: Mapping[str, int], most: int) -> dict[str, int]:
-    """Divide what a batch may have: those that need less than an equal share leave the rest to the others."""
-    found: dict[str, int] = {}
-    for at, name in enumerate(sorted(waiting, key=waiting.__getitem__)):
-        found[name] = min(max(waiting[name], 0), most // (len(waiting) - at))
+    """Divide what a batch may have: those that need less than an equal share leave the rest to the others.
+
+    Where that is less than one for each, the first have one.
+    """
+    found = dict.fromkeys(waiting, 0)
+    needy = [name for name, size in waiting.items() if size > 0][:most]
+    for at, name in enumerate(sorted(needy, key=waiting.__getitem__)):
+        found[name] = min(waiting[name], most // (len(needy) - at))
         most -= found[name]
     return found
 
