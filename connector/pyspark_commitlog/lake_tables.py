@@ -51,7 +51,7 @@ _ABSENT: Final = re.compile(
     r"|ClassNotFoundException|Cannot find catalog plugin"
 )
 _OF_OTHER_SPARK: Final = re.compile(
-    r"java\.lang\.(NoSuchMethodError|NoSuchFieldError|IncompatibleClassChangeError|AbstractMethodError"
+    r"java\.lang\.(?:NoSuchMethodError|NoSuchFieldError|IncompatibleClassChangeError|AbstractMethodError"
     r"|NoClassDefFoundError|ClassCastException)|must implement RelationCatalog"
 )
 
@@ -196,14 +196,14 @@ def _explained(spark: SparkSession, kind: str) -> Iterator[None]:
     try:
         yield
     except (Py4JJavaError, PySparkException) as error:
-        text, wanted = (
-            str(error),
-            f"it needs {_PACKAGES[kind].replace('SPARK', '.'.join(spark.version.split('.')[:2]))}",
-        )
+        text = str(error)
         if other := _OF_OTHER_SPARK.search(text):
             found = f"its jar is built for another Spark than {spark.version} ({other[0]}: {spark_words(error)[:200]})"
-            raise UnsupportedStoreError(f"format {kind} does not work in this session: {found}; {wanted}") from error
-        if _ABSENT.search(text):
+        elif _ABSENT.search(text):
             found = f"Spark {spark.version} has none here"
-            raise UnsupportedStoreError(f"format {kind} does not work in this session: {found}; {wanted}") from error
-        raise
+        else:
+            raise
+        wanted = _PACKAGES[kind].replace("SPARK", ".".join(spark.version.split(".")[:2]))
+        raise UnsupportedStoreError(
+            f"format {kind} does not work in this session: {found}; it needs {wanted}"
+        ) from error
