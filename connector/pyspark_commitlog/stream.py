@@ -15,8 +15,7 @@ from pyspark_commitlog.errors import without_traceback_at_the_end
 from pyspark_commitlog.options import SESSION_ZONE, CommitLogOptions
 from pyspark_commitlog.reader import CommitLogPartition, CommitLogReader
 from store_core.errors import InvalidOptionError, StoreError
-from store_core.store.read.follow.log_follower import NO_LIMITS, ReadLimits
-from store_core.store.read.follow.stores_follower import Positions, StoresFollower, behind
+from store_core.store.read.follow.log_follower import NO_LIMITS, Positions, ReadLimits, StoresFollower, behind
 from store_core.store.read.option_table import Option
 from store_core.store.read.option_values import OPTION_PARSERS
 from store_core.store.read.read_messages import TopicWatch

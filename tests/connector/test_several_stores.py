@@ -15,7 +15,7 @@ from pyspark_commitlog.source import CommitLogDataSource
 from pyspark_commitlog.stream import HAS_LIMITS, CommitLogStreamReader, ReadAllAvailable, bytes_behind
 from store_core import read_messages
 from store_core.errors import InvalidOptionError
-from store_core.store.read.follow.stores_follower import _shares
+from store_core.store.read.follow.log_follower import _shares
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
