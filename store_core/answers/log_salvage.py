@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths
     from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
-    from store_core.store.salvage_output import SalvageOutput
-    from store_core.store.segment_salvage import SalvagePart, SegmentSalvage
+    from store_core.store.segment_salvage import SalvageOutput, SalvagePart, SegmentSalvage
 
 
 @dataclass(frozen=True)
@@ -57,7 +56,7 @@ class Salvage(Answer["SalvageReport"]):
         """Salvage segment by segment; all workers see the target, which appears when all of it is on disk."""
         from store_core.snapshot.log import Log
         from store_core.store.new_directory import places_beside
-        from store_core.store.salvage_output import PIECES, NewLog, SalvageOutput
+        from store_core.store.segment_salvage import PIECES, NewLog, SalvageOutput
 
         if self.into is None:
             return engine.run(SalvageJob(store.paths, None))
@@ -98,8 +97,7 @@ class SalvageJob:
 
     def run(self, part: SalvagePart) -> SegmentSalvage:
         """Salvage a segment, and write its records."""
-        from store_core.store.salvage_output import write_piece
-        from store_core.store.segment_salvage import SegmentSalvage
+        from store_core.store.segment_salvage import SegmentSalvage, write_piece
 
         found = SegmentSalvage(part)
         if self.output is None:
