@@ -50,6 +50,8 @@ class Kind(Enum):
     FLAG = "flag"
     TIME = "time"
     """ms since 1970 in the field; `store_core.store.read.store_time` says what a caller may give."""
+    PATH = "path"
+    """A file or directory to write, or a file to read."""
     STORE = "store"
     """Another store, beside the one that is asked about."""
     FROM_CONFIG = "from_config"
@@ -98,6 +100,8 @@ class AnswerOption:
             return value if _is_relative(value) else _parsed_time(self.name, value, zone)
         if self.kind is Kind.NUMBER:
             self._check_bounds(value)
+        if self.kind is Kind.PATH and value == "":  # it would stand for the working directory
+            raise InvalidOptionError(f"{self.name}: expected a path, found ''")
         self._check_choice(value)
         return value if self.enum is None else self.enum(value)
 
@@ -196,7 +200,7 @@ def _option(each: Any) -> AnswerOption:  # noqa: ANN401 -- a `dataclasses.Field`
     said = dict(each.metadata["option"])
     annotated = str(each.type)
     kinds = {"bool": Kind.FLAG, "int": Kind.NUMBER, "int | None": Kind.NUMBER}
-    said.setdefault("kind", kinds.get(annotated, Kind.TEXT))
+    said.setdefault("kind", kinds.get(annotated, Kind.PATH if "PathLike" in annotated else Kind.TEXT))
     if said.get("flag") is None:
         said["flag"] = f"--{each.name.replace('_', '-')}"
     is_told = each.default not in (MISSING, None, False, ())

@@ -13,7 +13,6 @@ import click
 from store_core.answers.shown_text import BytesStyle
 from store_core.command.console import Console, say, shown_zone, warnings_shown
 from store_core.command.exit_code import ExitCode
-from store_core.errors import InvalidOptionError
 from store_core.format.words import did_you_mean, hint_of
 from store_core.store.read.option_table import READ_OPTIONS, Option
 from store_core.views.view_names import ALWAYS, VIEW_PLANS
@@ -80,9 +79,6 @@ def with_places(words: str, *, takes_url: bool) -> Callable[[Callable[..., ExitC
 
             config = given["config"]
             found: list[StorePaths] = []
-            for name in (*_STORES, "into"):
-                if given.get(name) in ("", ("",)):  # it would stand for the working directory
-                    raise InvalidOptionError(f"{name}: expected a path, found ''")
             with warnings_shown():
                 for name in [name for name in _STORES if name in given]:
                     if isinstance(given[name], tuple):

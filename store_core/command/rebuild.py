@@ -147,8 +147,6 @@ def rebuild(  # noqa: PLR0913 -- click passes all by name
     """
     from store_core.answers.rebuild import plan_rebuild
 
-    if "" in (store, given["output"]):  # as in `with_places`
-        raise InvalidOptionError("STORE and --output: expected paths, found ''")
     has_index = with_index or what != "queues"
     plan = plan_rebuild(store, _options(has_queues=what != "index", has_index=has_index, **given))
     return _run(plan, target, processes, is_dry_run=dry_run)

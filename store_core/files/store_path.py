@@ -218,8 +218,8 @@ def given_paths(paths: object) -> list[str | os.PathLike[str]]:
 
 
 def _checked(path: object, more: str = "") -> str | os.PathLike[str]:
-    """Return a path, unless it is none, or one in bytes."""
-    if isinstance(path, str | os.PathLike) and isinstance(os.fspath(path), str):
+    """Return a path, unless it is none, one in bytes, or empty, which would stand for the working directory."""
+    if isinstance(path, str | os.PathLike) and isinstance(os.fspath(path), str) and path != "":
         return path
     raise InvalidOptionError(f"path: expected the path of a store, as text or os.PathLike{more}, found {path!r}")
 
@@ -383,7 +383,7 @@ def _resolve(path: str | os.PathLike[str]) -> list[Path]:
     """Resolve one given path of this machine to existing files and directories."""
     text = os.fspath(path)
     local = without_scheme(text)
-    if local and path_exists(local):
+    if path_exists(local):
         return [Path(os.path.abspath(local))]  # noqa: PTH100 -- resolve() would follow links, and change the name
     parts = local.split(_MULTI_PATH_SPLITTER)
     if len(parts) > 1 and all(map(str.strip, parts)):
@@ -393,8 +393,6 @@ def _resolve(path: str | os.PathLike[str]) -> list[Path]:
         raise StoreNotFoundError(f"no such path: {missing.strip()!r}, one of the commit log paths in {text!r}")
     check_is_no_url(Path(local))
     _refuse_hidden(local)
-    if not local:
-        raise StoreNotFoundError("the path is empty: expected a store root, a commitlog directory or a segment file")
     near = stores_near([Path(os.path.abspath(local)).parent])  # noqa: PTH100 -- as above
     raise StoreNotFoundError(f"no such path: {text!r}{_tried(text, local)}{near and f'.{near}'}")
 

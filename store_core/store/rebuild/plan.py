@@ -141,6 +141,8 @@ class RebuildOptions:
                 raise InvalidOptionError(f"{name}: expected a list of topics, found the text {getattr(self, name)!r}")
         if self.to not in {None, "files"}:
             raise InvalidOptionError(f"to: expected 'files', found {self.to!r}: queues are made as files only")
+        if self.output == "":  # it would stand for the working directory
+            raise InvalidOptionError("output: expected a path, found ''")
         if not (self.with_queues or self.with_index):
             raise InvalidOptionError("with_queues and with_index are both False: there is nothing to rebuild")
         if not self.with_queues and (self.topic or self.queue_id is not None):

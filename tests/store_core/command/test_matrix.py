@@ -83,6 +83,14 @@ NEED_THE_LOCK: Final = {"rebuild", "redact", "repair", "replay"}
 WITHOUT_PARTS: Final = {"info", "recover", "replay"}
 """Reports that do not show how far they are."""
 
+INTO: Final = dict.fromkeys(("salvage", "replay"), ("--into", "OUT"))
+"""Commands that need no place to write to -> what names one."""
+
+PLACES: Final = [
+    (name, word) for name in OF_STORES for word in ("STORE", "OUT") if word in (*WORDS[name], *INTO.get(name, ()))
+]
+"""Each command with each of its paths."""
+
 HOSTILE: Final = "a\x1b[2J b"
 
 
@@ -117,17 +125,14 @@ def test_the_directory_above_a_store_leads_to_it(name: str, life: Path, tmp_path
     assert [store.parent] == list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("word", ["STORE", "OUT"])
-@pytest.mark.parametrize("name", OF_STORES)
+@pytest.mark.parametrize(("name", "word"), PLACES)
 def test_an_empty_path_is_not_the_working_directory(
     name: str, word: str, life: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shutil.copytree(life, tmp_path / "here")
     before = every_file(tmp_path)
     monkeypatch.chdir(tmp_path / "here")
-    words = [*WORDS[name], *(("--into", "OUT") if name in {"salvage", "replay"} else ())]
-    if word not in words:
-        return
+    words = [*WORDS[name], *INTO.get(name, ())]
     places = {"STORE": life, "OUT": tmp_path / "out", word: ""}
     called = call(name, *(places.get(str(each), each) for each in words))
 
