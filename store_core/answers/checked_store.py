@@ -195,10 +195,6 @@ class CheckedStore:
             first = (each for each in judged.first if each.kind is kind)
             known = (each for each in first if not left or (each.begin or 0) <= judged.reaches)
             self.tally.add(kind, count - left, known)
-        is_gone = judged.reaches < 0 and judged.topic not in self.config.topics and not is_light(judged.topic)
-        if is_gone and judged.counts and self.config.topics:
-            gone = f"topic {judged.topic} has messages without a queue, and is not in config/topics.json, either"
-            self.tally.notes.append(f"{gone}, as after it was deleted")
 
     def _left_by_crash(self, kind: FindingKind, count: int, judged: QueueJudgement) -> int:
         return self._explained(kind, count, judged) if self.bounds.has_crashed else 0
@@ -217,14 +213,20 @@ class CheckedStore:
         return judged.missing_behind * is_explained
 
     def _add_unknown(self) -> None:
-        """Add queues that have units, though the log has no record of them."""
+        """Add queues that have units, though the log has no record of them, and topics that have records alone."""
         rules = self.plan.rules
         known = {(queue.topic, queue.queue_id) for queue in self.compared.queues}
         logged = {topic for topic, _ in known} | self.config.topics
         damaged = [lost[:2] for outcome in self.compared.outcomes for lost in outcome.lost]
         lost = LostBytes(self.log.segments, [np.array(damaged, np.int64).tobytes()])
         with StoredQueues(self.plan.store, rules.queue_rules) as stored:
-            for topic, queue_id in sorted(stored.names() - known):
+            names = stored.names()
+            incomplete = {judged.topic for judged in self.compared.judged if judged.counts}
+            for topic in sorted(incomplete - self.config.topics - {topic for topic, _ in names}):
+                if self.config.topics and not is_light(topic):
+                    gone = f"topic {topic} has messages without a queue, and is not in config/topics.json, either"
+                    self.tally.notes.append(f"{gone}, as after it was deleted")
+            for topic, queue_id in sorted(names - known):
                 if not rules.wants(topic, queue_id):
                     continue
                 judged = judge_queue((topic, queue_id), NO_UNITS, stored, self.bounds, lost)

@@ -196,7 +196,7 @@ class Description:
             state=self._state(),
             log_begin=self.log.begin,
             log_end=end,
-            first_time=self._time_at(self.log.begin) if self.log.segments else None,
+            first_time=self._time_at(self.log.begin + self.log.segments[0].framing.lead) if self.log.segments else None,
             last_time=last_time,
             segments=len(self.log.segments),
             segment_size=self.log.usual_size,
@@ -344,24 +344,24 @@ class Description:
         if self.store.end is not None:
             last = self.store.last_store_time
             return self.store.end, None if last is None else iso_time(last)
-        queued = self._queued_end()
+        begin, queued = self._last_queued()
         end, segments = queued, self.log.segments
         if segments and segments[-1].is_plain:
             with self._noted():
-                end = find_end(segments, verify_crc=False, place_in=partial(_place, queued)).end_offset
-        if self.furthest is not None and queued is not None and end in (None, queued):
-            return end, self._time_at(self.furthest[0])
+                end = find_end(segments, place_in=partial(_place, begin)).end_offset
+        if begin is not None and end in (None, queued):
+            return end, self._time_at(begin)
         return end, self._newest_time()
 
-    def _queued_end(self) -> int | None:
-        """Return the physical offset at which a queue's last record ends; None without that record."""
+    def _last_queued(self) -> tuple[int, int] | tuple[None, None]:
+        """Return the physical offsets at which a queue's last record begins and ends; None without that record."""
         if self.furthest is None:
-            return None
+            return None, None
         offset, size = self.furthest
         with self._noted():
             record = self.log.record_at(offset)
-            return offset + size if record is not None and record.size == size else None
-        return None
+            return (offset, offset + size) if record is not None and record.size == size else (None, None)
+        return None, None
 
     def _time_at(self, offset: int) -> str | None:
         with self._noted():
@@ -379,10 +379,10 @@ class Description:
         return None
 
 
-def _place(end: int | None, segment: Segment) -> Place:
+def _place(begin: int | None, segment: Segment) -> Place:
     """Return from where on the end is looked for in a segment: from a record on that is known to be there."""
-    is_in = end is not None and segment.start_offset < end <= segment.end_offset
-    return Place(end - segment.start_offset) if end is not None and is_in else Place()
+    is_in = begin is not None and segment.start_offset <= begin < segment.end_offset
+    return Place(begin - segment.framing.lead - segment.start_offset) if begin is not None and is_in else Place()
 
 
 # ---- the report

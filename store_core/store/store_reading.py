@@ -25,8 +25,7 @@ if TYPE_CHECKING:
 
 
 _ROUNDS: Final = 3
-_ADDRESS_DIGITS: Final = {32: 8, 56: 32}
-"""Hexadecimal digits of the address, by length of the message id; port and offset take 8 and 16 more."""
+_ID_DIGITS: Final = (32, 56)  # of an IPv4 and an IPv6 address with port and offset, hexadecimal
 
 
 class StoreReading:
@@ -159,9 +158,8 @@ class StoreReading:
 
     def look_message_by_id(self, msg_id: str) -> MessageExt | None:
         """Return the message with an offset message id of 32 or 56 hexadecimal digits; None if it is not there."""
-        address = _ADDRESS_DIGITS.get(len(msg_id))
         try:
-            offset = int(msg_id[-16:], 16) if address is not None and msg_id.isalnum() else -1
+            offset = int(msg_id[-16:], 16) if len(msg_id) in _ID_DIGITS and msg_id.isalnum() else -1
         except ValueError:
             offset = -1
         if not 0 <= offset < 1 << 63:

@@ -17,17 +17,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages, store_at
-from store_core.answers import Info, check
+from store_core.answers import Info, check, retention
 from store_core.command.exit_code import ExitCode
 from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
+from store_core.files.store_path import path_of
 from store_core.format.log_end import find_log_end
 from store_core.format.release import RELEASES, Release
 from store_core.format.times import iso_time
 from store_core.snapshot.likely_release import LikelyRelease, evidence_of_old_parser
 from store_core.snapshot.log import Log
 from tests.builders import LogBuilder, blank_record
+from tests.golden_stores import GoldenStore, find_golden_store, stores_of_kind, unpack
 from tests.store_core.command.calls import call
 from tests.store_core.queue.index_builders import index_service, request, rules
 from tests.viewed_store import make_viewed_store
@@ -55,12 +57,35 @@ def test_offsets_times_and_counts_are_those_of_a_scan(golden_store: UnpackedStor
     assert iso_time(rows[0]["store_timestamp"]) == found["first_time"]
     is_torn = golden_store.golden.is_torn
     assert found["state"] == ("crashed" if is_torn or "crash" in golden_store.golden.scenario else "closed")
-    if is_torn:
-        return  # the rows are those after the recovery, which ends the log earlier
     assert last["physical_offset"] + last["store_size"] == found["log_end"]
+    if is_torn:
+        return  # the rows are those after the recovery, which the queues do not know
     assert found["last_time"] in {iso_time(row["store_timestamp"]) for row in rows[-30:]}
     assert found["messages"] is not None
     assert found["messages"] <= sum(int(row["properties"].get("INNER_NUM") or 1) for row in queued)
+
+
+@pytest.mark.parametrize("made", [*map(find_golden_store, ("5.3.3/tx", "5.3.3/delay")), *stores_of_kind("dledger")])
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_where_a_log_begins_and_ends_is_what_retention_says(
+    *, made: GoldenStore, is_torn: bool, tmp_path: Path
+) -> None:
+    root = unpack(made, tmp_path).root
+    last = read_messages(root, columns=["physical_offset", "store_size", "body"]).read_all().to_pylist()[-1]
+    assert last["body"]
+    if is_torn:  # a byte of the last body, to which a queue leads
+        place = Log.of(root, reads_entries=True).segment_at(last["physical_offset"])
+        assert place is not None
+        path, begin = path_of(place.path), last["physical_offset"] - place.start_offset
+        data = bytearray(path.read_bytes())
+        data[data.index(last["body"], begin)] ^= 1
+        path.write_bytes(data)
+    found, foreseen = told(root), retention(root).to_json()
+
+    assert (last["physical_offset"] + last["store_size"] == found["log_end"]) is not is_torn
+    assert [foreseen[each] for each in ("log_begin", "log_end", "first_store_timestamp")] == [
+        found[each] for each in ("log_begin", "log_end", "first_time")
+    ]
 
 
 def test_of_very_many_queues_only_some_are_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

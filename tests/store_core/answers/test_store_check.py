@@ -293,6 +293,26 @@ def test_a_topic_that_the_broker_deleted_is_told_apart_from_lost_queues(config: 
     assert [config == "the others"] == [any(f"{topic} has messages without" in note for note in report.found.notes)]
 
 
+@pytest.mark.parametrize("damage", ["one queue of several is gone", "the files are of another size", "units are wrong"])
+def test_a_topic_some_of_whose_queues_are_there_was_not_deleted(damage: str, store: Path) -> None:
+    topic, queue_id = largest_queue(store).place
+    write_config(store, "topics.json", json.dumps({"topicConfigTable": {"other": {"topicName": "other"}}}))
+    queues = sorted((store / "consumequeue" / topic).iterdir())
+    assert len(queues) > 1
+    for queue in queues:
+        for file in queue.iterdir():
+            if damage == "the files are of another size":
+                os.truncate(file, 777)
+            elif damage == "units are wrong":
+                file.write_bytes(b"\1" * file.stat().st_size)
+    if damage == "one queue of several is gone":
+        shutil.rmtree(store / "consumequeue" / topic / str(queue_id))
+    report = check(store)
+
+    assert report.counts
+    assert not [note for note in report.found.notes if "has messages without" in note]
+
+
 def test_delay_levels_of_its_own_have_to_be_given(tmp_path: Path) -> None:
     """What the levels are is in the configuration alone, so without it nobody knows when messages are due."""
     shutil.unpack_archive(CLUSTER, tmp_path)
