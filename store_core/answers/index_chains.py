@@ -227,8 +227,6 @@ def is_sound(chains: Iterable[tuple[Longs, Longs]], table: Slots) -> bool:
     * `chains`: Slots and links of the entries from entry 1 on, in pieces; all are taken, whatever they show.
     * `table`: The slots of the file.
 
-    Notes
-    -----
     The entries are put into empty slots again, as when the file was written; each link is what was in the slot.
     """
     made, number, is_equal = IndexSlots(len(table)), 1, True

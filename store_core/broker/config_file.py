@@ -46,8 +46,6 @@ def concurrent_map_order(keys: Collection[Key], capacity: int) -> list[Key]:
     * `keys`: Java's ``String`` or ``Integer``.
     * `capacity`: Buckets of the empty map; it doubles when three quarters full.
 
-    Notes
-    -----
     In Java a bucket of more than eight keys becomes a tree, or makes a small map double; that is not imitated.
 
     Examples

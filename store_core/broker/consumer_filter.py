@@ -234,8 +234,6 @@ def calculate_bit_map(
 
     Returns: Empty without any consumer. A consumer without a compiled expression or without bits sets none.
 
-    Notes
-    -----
     RocketMQ: ``CommitLogDispatcherCalcBitMap.dispatch``; an expression that fails sets no bits. Bits of another filter
     than `bloom_filter` end the calculation at once, without a map.
     """

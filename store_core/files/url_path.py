@@ -58,8 +58,6 @@ class StorageTree:
 
     * `top`: What a user gave. Directories above it are listed only if their entries are asked for.
 
-    Notes
-    -----
     A directory named like a part of a store is listed with what is below it, by one request for a thousand files in an
     object store; others are listed alone. What is not in a listing costs no request.
     """

@@ -37,8 +37,6 @@ def expand_body(body: bytes, compression: CompressionType, limit: int = MAX_EXPA
     * `compression`: How it is compressed; NONE returns it unchanged.
     * `limit`: Most bytes to accept.
 
-    Notes
-    -----
     RocketMQ 4.9.4 and later: ``ZlibCompressor``, ``Lz4Compressor``, ``ZstdCompressor``; older releases have zlib only.
     Bytes after a zlib stream are left out. A zlib stream that needs a dictionary is an empty body, because Java takes
     it for one that ended. Of zstd, skippable frames are left out, and a rest too short for a frame.

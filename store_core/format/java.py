@@ -66,8 +66,6 @@ def hash_map_order(names: tuple[str, ...], capacity: int = DEFAULT_CAPACITY) -> 
     * `names`: In the order in which they were put; a replaced value keeps its key's position.
     * `capacity`: Final number of buckets, see `hash_map_capacity`; a power of two.
 
-    Notes
-    -----
     With 64 buckets or more, one that holds over eight keys becomes a tree in Java, whose first key is its root. That
     one case is not imitated: the keys of such a bucket keep insertion order.
 

@@ -78,8 +78,6 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGM
     * `verify_crc`: Whether the last records' bodies must match their checksums, as in RocketMQ's recovery.
     * `after`: Where a search in the same segment found the end before; what precedes it is not walked again.
 
-    Notes
-    -----
     RocketMQ 5.3.3 (``CommitLog.recoverNormally``, ``recoverAbnormally``) ends the log at the first record that fails,
     whatever follows, and truncates the rest.
     """

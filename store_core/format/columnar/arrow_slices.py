@@ -85,8 +85,6 @@ def take_slices(
     * `starts`, `stops`: int64, shape (n,), ascending without overlap: ``starts[i] <= stops[i] <= starts[i + 1]``; all
       within 2 GiB.
 
-    Notes
-    -----
     The slices and the gaps between them are the items of one array over `raw`; every other item is taken. Slices of
     equal length are rows of a table.
     """

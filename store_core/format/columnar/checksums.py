@@ -34,8 +34,6 @@ def body_crcs(
     * `raw`: uint8, shape (m,), contiguous.
     * `starts`, `stops`: int64, shape (n,): the pieces ``raw[starts[i]:stops[i]]``.
 
-    Notes
-    -----
     The checksum is one call per piece, and for short pieces cutting them out takes longer. A slice of the buffer has a
     fixed cost; a short copy is cheaper if one call makes many of them (pieces of one length), or if a stream returns
     one after the other (pieces close together).

@@ -61,8 +61,6 @@ def hash_slices(
 
     Returns: int32, shape (n,), equal to `hash_code` of each piece, after its preceding string if given.
 
-    Notes
-    -----
     Eight characters at a time, from the end: bytes before a piece are masked to zeros, which do not change the hash of
     a string after them. A 64-bit word folds to the hash of its characters in three multiplications, of neighbours,
     pairs and fours.

@@ -30,8 +30,6 @@ def gather(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], dtype: np.
 
     Returns: Shape (n,), contiguous, in stored byte order.
 
-    Notes
-    -----
     The bytes are viewed as overlapping opaque items one byte apart, so that picking is one memory copy per item;
     picking from a structured dtype goes field by field and takes three times as long.
     """

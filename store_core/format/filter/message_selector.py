@@ -38,8 +38,6 @@ def record_properties(record: memoryview, parser: PropertyParser = PropertyParse
 
     * `record`: Format ``B``, from the record's first byte on.
 
-    Notes
-    -----
     RocketMQ: ``MessageDecoder.decodeProperties``, which trusts the lengths.
     """
     start, stop = _plain_span(record) or _checked_span(record)

@@ -90,8 +90,6 @@ def decode_message(  # noqa: PLR0913 -- what to read, how strictly, and how to n
     * `parser`: How properties are parsed; see `PropertyParser.of_release`.
     * `verify_crc`: Whether the body must match its checksum, and the record the one over all of it, if it carries one.
 
-    Notes
-    -----
     RocketMQ 5.3.3: ``MessageDecoder.decode``.
     """
     check = check_record(data, position, start_offset, verify_crc=verify_crc)
@@ -115,8 +113,6 @@ def property_crc_error(
     * `data`, `position`, `start_offset`, `file`: As of `decode_message`.
     * `spans`: Of the record, which is sound otherwise.
 
-    Notes
-    -----
     RocketMQ 5.2 and later, with ``enabledAppendPropCRC``: ``CommitLog.checkMessageAndReturnSize``.
     """
     begin = spans.properties_stop - CRC_RESERVED

@@ -196,8 +196,6 @@ def _head_struct(v6_bits: int) -> struct.Struct:
 def pack_host(ip: str, port: int, release: str = DEFAULT_RELEASE) -> bytes:
     """Pack an address as a release stores it: 8 bytes, or 20 for IPv6.
 
-    Notes
-    -----
     Java turns an IPv4-mapped address into IPv4. Release 4.3 does not support IPv6 and keeps the first four bytes.
     """
     try:
@@ -389,8 +387,6 @@ def encode_members(
     * `items`: Flag, body and properties field of each member.
     * `rules`, `store_host`, `born_timestamp`: As in `encode_message`.
 
-    Notes
-    -----
     The batch's own properties, rewritten from its map, follow each member's (4.8.0 and later). Release 5.3.3 puts no
     separator between a member's properties and the property CRC unless the batch has properties too. A member whose
     properties grow beyond 32,767 bytes is refused here; RocketMQ writes an unreadable record.

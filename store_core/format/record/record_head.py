@@ -55,8 +55,6 @@ def message_id(store_host: bytes, physical_offset: int) -> str:
     * `store_host`: The record's store host field: address and port, 8 or 20 bytes.
     * `physical_offset`: Position of the record in the log, in bytes.
 
-    Notes
-    -----
     RocketMQ: ``MessageDecoder.createMessageId``.
     """
     return (store_host + _OFFSET.pack(physical_offset)).hex().upper()

@@ -110,8 +110,6 @@ def check_record(
     * `verify_crc`: Whether to check the body against its checksum. Empty bodies are never checked.
     * `beyond`: Bytes that the segment has after `data`.
 
-    Notes
-    -----
     The order of the rules is that of RocketMQ 5.3.3, ``CommitLog.checkMessageAndReturnSize``; the check of the physical
     offset, which RocketMQ lacks, comes last. A blank record ends the file whatever its size field says.
     """

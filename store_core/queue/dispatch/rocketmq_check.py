@@ -117,8 +117,6 @@ def check_message_and_return_size(
     * `stop`: End of the readable bytes: of the file for a recovery, of the written part for reput.
     * `rules`: Rules to check by; `rules.delay_levels` is empty until RocketMQ has loaded its table of delays.
 
-    Notes
-    -----
     RocketMQ 4.3.0, 4.9.7 and 5.3.3: ``CommitLog.checkMessageAndReturnSize``. Differences: from 5.3.2 on a size beyond
     the available bytes is refused first, even for a blank record, and from 5.5.1 on a negative size; V2 is known from
     5.1 on; 4.3.0 knows no IPv6 (4.6 and later) and reads properties by `PropertyParser.EXACT_PAIR`; inner batches,

@@ -280,8 +280,6 @@ class PutPreparation:
     def batch(self, batch: Message, born_timestamp: int) -> Pending | Refusal:
         """Encode the members of a batch.
 
-        Notes
-        -----
         RocketMQ 5.3 throws an exception if a batch is too large or malformed; here it is refused as illegal, as in 4.x.
         """
         properties = stored_properties(batch, self._config.release)

@@ -27,8 +27,6 @@ class StandIn(NamedTuple):
 
     * `physical_offset`, `store_size`, `tags_code`: Fields of the unit.
 
-    Notes
-    -----
     RocketMQ has no unit for "nothing here" (ADR 0015). How 4.3.0, 4.9.7 and 5.3.3 treat the candidates:
 
     * The units before a queue's first one, position 0 and size 2**31 - 1, are below its minimum offset, so nobody

@@ -53,8 +53,6 @@ class ToldKinds:
     * `light_record`: Physical offset of the first record that is in light queues; -1 if there is none.
     * `batch_topics`: Topics with an inner batch that are not batch topics by the rules.
 
-    Notes
-    -----
     RocketMQ 4.9.7 and 5.3.3 write indexes into INNER_MULTI_QUEUE_OFFSET with ``enableLmq`` only. 5.3.3 refuses a
     message with the flag of an inner batch unless its topic has ``queue.type=BatchCQ`` (``HookUtils.checkInnerBatch``).
     A batch topic of which the log has only single messages can't be recognised. Records do not show whether there was a
@@ -215,8 +213,6 @@ def merge_outcomes(parts: Sequence[SegmentPart], outcomes: Sequence[SegmentOutco
     Returns: None if parts do not fit together: a part began at what only looked like a record, as the previous part
     does not lead there. Segments must then be read whole.
 
-    Notes
-    -----
     The first part of a segment begins at its first byte. If it ends exactly where the second begins, the second began
     where a single reader would have continued; and so on. So the merged result is that of a single reader.
     """

@@ -188,8 +188,6 @@ class LogSegments:
         * `known`: Where it ended before, or how far it has been read: its segment is not walked up to there again.
         * `verify_crc`: Whether the bodies of the last records must match their checksums.
 
-        Notes
-        -----
         The record that a writer is putting into the file is not there yet: its lengths do not add up, its body differs
         from its checksum, or its properties end in a zero. A finished record of which the last is true is there
         together with the next one.
