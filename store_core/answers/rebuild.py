@@ -161,7 +161,7 @@ def rebuild_consume_queue(  # noqa: PLR0913 -- what is rebuilt, by how many proc
         return engine_of(processes, on_progress)
 
     plan, clock = plan_rebuild(path, options), clock or SystemClock()
-    return StoreRebuild(plan, engines or local, say or _say_nothing, clock=clock).run()
+    return StoreRebuild(plan, engines or local, say or (lambda _: None), clock=clock).run()
 
 
 def rebuild_index(  # noqa: PLR0913 -- as for `rebuild_consume_queue`
@@ -187,10 +187,6 @@ def rebuild_index(  # noqa: PLR0913 -- as for `rebuild_consume_queue`
 
 _DAMAGE: Final = frozenset({FindingKind.LOG_LAYOUT, FindingKind.LOG_DAMAGE})
 """What of a log's findings a rebuild calls damage, too: others are records, and in the queues."""
-
-
-def _say_nothing(_: str) -> None:
-    pass
 
 
 _Ending: TypeAlias = "tuple[Verdict, RebuildReport | None, CheckReport | None]"

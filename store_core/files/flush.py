@@ -29,14 +29,6 @@ _SLOW_SECONDS: Final = 0.5
 _WATCH_SECONDS: Final = 1.0
 
 
-def _no_checkpoint(_store_timestamp: int) -> None:
-    pass
-
-
-def _nobody_waits() -> None:
-    pass
-
-
 class _LogService(ServiceThread):
     """Base class of the three services.
 
@@ -50,7 +42,7 @@ class _LogService(ServiceThread):
         self,
         queue: MappedFileQueue,
         clock: Clock,
-        on_flushed: Callable[[int], None] = _no_checkpoint,
+        on_flushed: Callable[[int], None] = lambda _: None,
         on_error: Callable[[OSError], None] | None = None,
     ) -> None:
         super().__init__(clock, on_error)
@@ -120,7 +112,7 @@ class FlushRealTimeService(_PacedService):
         queue: MappedFileQueue,
         clock: Clock,
         pace: Pace,
-        on_flushed: Callable[[int], None] = _no_checkpoint,
+        on_flushed: Callable[[int], None] = lambda _: None,
         on_error: Callable[[OSError], None] | None = None,
     ) -> None:
         super().__init__(queue, clock, on_flushed, on_error)
@@ -200,9 +192,9 @@ class GroupCommitService(_LogService):
         queue: MappedFileQueue,
         clock: Clock,
         release: str = DEFAULT_RELEASE,
-        on_flushed: Callable[[int], None] = _no_checkpoint,
+        on_flushed: Callable[[int], None] = lambda _: None,
         on_error: Callable[[OSError], None] | None = None,
-        on_moved: Callable[[], None] = _nobody_waits,
+        on_moved: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__(queue, clock, on_flushed, on_error)
         self._on_moved = on_moved

@@ -15,7 +15,7 @@ import numpy as np
 
 from store_core.errors import SegmentVanishedError
 from store_core.files.access import explained_access
-from store_core.files.file_system import FileStatus, FileSystem, not_a_file
+from store_core.files.file_system import FileStatus, FileSystem, is_directory, not_a_file
 from store_core.files.local_bytes import LocalBytes
 
 if TYPE_CHECKING:
@@ -330,7 +330,7 @@ class OverlayFileSystem:
         with self._lock:
             if self._found(directory) is None:
                 return []
-            if not self._is_directory(directory):
+            if not is_directory(directory, self):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(directory))
             below = self._base.status(directory)
             names = set(self._base.names(directory)) if below is not None and below.is_directory else set()
@@ -391,7 +391,7 @@ class OverlayFileSystem:
         if isinstance(entry, OverlayNode):
             return entry
         status = self._found(path)
-        if status is None and create and self._is_directory(path.parent):
+        if status is None and create and is_directory(path.parent, self):
             node = OverlayNode(None, 0, self._clock, self._identity())
         elif status is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
@@ -437,10 +437,6 @@ class OverlayFileSystem:
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
         return status
 
-    def _is_directory(self, path: Path) -> bool:
-        status = self.status(path)
-        return status is not None and status.is_directory
-
     def rename(self, source: Path, target: Path) -> None:
         """Rename a file, atomically replacing the target; directories can't be renamed here."""
         with self._lock:
@@ -448,7 +444,7 @@ class OverlayFileSystem:
             status = self._found(target)
             if status is not None and status.is_directory:
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(target))
-            if not self._is_directory(target.parent):
+            if not is_directory(target.parent, self):
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(target))
             self._forget(source)
             self._set(target, node)

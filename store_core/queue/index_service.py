@@ -33,7 +33,7 @@ _LARGEST_FILE: Final = 2**31 - 1
 _MOST_PENDING: Final = 1 << 20
 """After this many entries, slots and header are written in any case."""
 
-_NAME: Final = re.compile(r"[0-9]{17}")
+_NAME: Final = re.compile(r"[0-9]{17}")  # as RocketMQ creates them
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _SECOND_MS: Final = 1000
 
@@ -220,7 +220,7 @@ class IndexService:
         their order. In RocketMQ they do: the second maps the file of the first, and entries are lost.
         """
         name = index_file_name(self._clock.now_ms(), self._time_zone)
-        if last is not None and is_index_file_name(last.path.name) and name <= last.path.name:
+        if last is not None and _NAME.fullmatch(last.path.name) and name <= last.path.name:
             name = next_index_file_name(last.path.name)
         while self._file_system.status(self.directory / name) is not None:
             name = next_index_file_name(name)
@@ -425,11 +425,6 @@ def next_index_file_name(name: str) -> str:
         return _name(datetime.strptime(f"{name}000", "%Y%m%d%H%M%S%f") + _MILLISECOND)  # noqa: DTZ007 -- local, as names are
     except (ValueError, OverflowError):
         return f"{int(name) + 1:017d}"
-
-
-def is_index_file_name(name: str) -> bool:
-    """Return whether a name is 17 digits, as RocketMQ creates them."""
-    return _NAME.fullmatch(name) is not None
 
 
 def _later_than(checkpoint: int) -> str:

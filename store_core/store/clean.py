@@ -297,7 +297,8 @@ class CleanCommitLogService(CleanService):
         verdict = self._space.check()
         self._note_fullness(verdict)
         is_manual = self._manual_rounds > 0
-        if not (self._is_time or verdict.wants_deletion or is_manual):
+        is_time = hour_at(self._clock.now_ms(), self._time_zone) in self._hours
+        if not (is_time or verdict.wants_deletion or is_manual):
             return 0
         if is_manual:
             self._manual_rounds -= 1
@@ -306,11 +307,6 @@ class CleanCommitLogService(CleanService):
         if deleted == 0 and verdict.wants_deletion:
             _LOG.warning("the disk fills up (%s), and no file of the commit log may be deleted yet", verdict)
         return deleted
-
-    @property
-    def _is_time(self) -> bool:
-        """Return whether it is one of the hours of ``deleteWhen``, by wall clock."""
-        return hour_at(self._clock.now_ms(), self._time_zone) in self._hours
 
     def _note_fullness(self, verdict: SpaceVerdict) -> None:
         """Set or clear the flag that refuses puts (RocketMQ: ``getAndMakeDiskFull``, ``getAndMakeDiskOK``)."""

@@ -60,11 +60,6 @@ def host_column(heads: Heads, name: str) -> pa.StringArray:
     return _by_width(heads, lambda group: _host_texts(group[name]))
 
 
-def message_id_column(heads: Heads) -> pa.StringArray:
-    """Return the offset message ids of all records, as `record_head.message_id` does for one."""
-    return _by_width(heads, _message_ids)
-
-
 def _by_width(heads: Heads, convert: Callable[[npt.NDArray[np.void]], pa.StringArray]) -> pa.StringArray:
     """Convert the records of each head width separately, and restore their order."""
     pieces, rows = [], []
@@ -104,6 +99,7 @@ def _format(host: bytes) -> str:
 
 
 def _message_ids(heads: npt.NDArray[np.void]) -> pa.StringArray:
+    """Return the offset message ids of records, as `record_head.message_id` does for one."""
     hosts, offsets = _packed(heads["store_host"]), heads["physical_offset"].copy().view(np.uint8)
     table = np.hstack([hosts, offsets.reshape(heads.size, _OFFSET.itemsize)])
     digits = table.tobytes().hex().upper().encode()
@@ -267,7 +263,7 @@ _MAKERS: Final[dict[str, Callable[[Records], Any]]] = {
     "properties": lambda records: records.properties.map(),
     "body": Records.body,
     "body_text": Records.body_text,
-    "msg_id": lambda records: message_id_column(records.heads),
+    "msg_id": lambda records: _by_width(records.heads, _message_ids),
     "unique_key": lambda records: records.properties.value(UNIQ_KEY),
     "uniq_msg_id": lambda records: records.properties.first(UNIQ_KEY),
     "properties_string": lambda records: records.packed_properties,

@@ -109,14 +109,6 @@ class PutUnits:
         return int(np.count_nonzero(self.queue_offset[start:stop] > index + np.arange(stop - start)))
 
 
-def _yes() -> bool:
-    return True
-
-
-def _ignore() -> None:
-    pass
-
-
 @dataclass(frozen=True, slots=True)
 class QueueServices:
     """What the queues of a store stand on.
@@ -130,8 +122,8 @@ class QueueServices:
     rules: QueueRules
     file_system: FileSystem
     clock: Clock
-    can_write: Callable[[], bool] = _yes
-    on_error: Callable[[], None] = _ignore
+    can_write: Callable[[], bool] = lambda: True
+    on_error: Callable[[], None] = lambda: None
     reads_rocksdb: bool = False
 
 

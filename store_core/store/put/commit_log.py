@@ -206,7 +206,7 @@ class CommitLog:
         self.preparation = PutPreparation(config, broker.store_host, lmq_queues, is_batch_topic)
         self._appender = LogAppender(self.mapped_file_queue, clock, self.preparation, self.queue_offsets, self.stats)
         self._replication = Replication(config, broker, replicas or ReplicaService())
-        self.on_moved: Callable[[], None] = _nobody_follows
+        self.on_moved: Callable[[], None] = lambda: None
         self.flusher = LogFlusher(self, clock)
 
     # ---- life
@@ -454,7 +454,3 @@ class CommitLog:
     def put_timeout(self) -> float:
         """Seconds a put waits for flush and replicas, in case these exceed their own timeouts."""
         return max(self.config.sync_flush_timeout, self.config.slave_timeout) / 1000 + _WAIT_MARGIN
-
-
-def _nobody_follows() -> None:
-    pass

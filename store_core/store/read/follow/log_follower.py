@@ -259,7 +259,9 @@ class LogFollower:
 
     def _face_losses(self, found: Sequence[Continuation]) -> None:
         """Raise or report what is lost at some positions; nothing twice, as one loss has bytes of another."""
-        losses = sorted((each.loss for each in found if each.loss is not None), key=_length, reverse=True)
+        losses = sorted(
+            (each.loss for each in found if each.loss is not None), key=lambda loss: loss.end - loss.begin, reverse=True
+        )
         told: list[DataLossError] = []
         fatal = [loss for loss in losses if self._options.fail_on_data_loss and not self._is_passed(loss)]
         if fatal:
@@ -287,10 +289,6 @@ class LogFollower:
         return LogSegments.of(
             self._paths, storage, compressed=self._compressed, known_firsts=self._firsts, told=self._reported
         )
-
-
-def _length(loss: DataLossError) -> int:
-    return loss.end - loss.begin
 
 
 def _is_before(start: LogPosition, end: LogPosition) -> bool:
