@@ -29,6 +29,7 @@ from store_core.answers.replayed_rows import copied_batch, undelivered
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
 from store_core.files.access import WAY_ON
 from store_core.files.clock import SystemClock
+from store_core.files.store_path import without_scheme
 from store_core.snapshot.log import Log
 from store_core.store.read.read_messages import read_messages
 from store_core.store.sink.directory import owner_text
@@ -195,7 +196,7 @@ class LocalRows:
 
     @classmethod
     def _of_parquet(cls, given: str) -> Self | None:
-        files = _files(Path(given))
+        files = () if _NOT_LOCAL.match(given) else _files(Path(without_scheme(given)))
         if not files:
             return None
         try:
@@ -224,7 +225,7 @@ def check_source(option: str, path: str) -> None:
     """Refuse a source for Spark's own readers that does not exist, if it appears to be on this machine."""
     if _NOT_LOCAL.match(path) or _PATTERN.search(path) or "HADOOP_CONF_DIR" in os.environ or is_spark_running():
         return
-    local = Path(re.sub("^file:(//)?(?=/)", "", path)).absolute()
+    local = Path(without_scheme(path)).absolute()
     if not local.exists():
         raise StoreNotFoundError(
             f"{option}: no such path: {path!r}. Give the file, or the directory of files, with the rows"

@@ -499,7 +499,9 @@ def test_directories_of_partitions_patterns_and_options_are_left_to_spark(tmp_pa
     assert is_left_to_spark(AppendSource("parquet", str(rows / "*"), {}))
     assert is_left_to_spark(AppendSource("parquet", str(rows / "topic=t"), {"mergeSchema": "true"}))
     assert is_left_to_spark(AppendSource("parquet", str(tmp_path / "wrong.parquet"), {}))
-    assert not is_left_to_spark(AppendSource("parquet", str(rows / "topic=t"), {}))
+    assert is_left_to_spark(AppendSource("parquet", f"hdfs:{rows / 'topic=t'}", {}))
+    for here in ("", "file:", "file://"):
+        assert not is_left_to_spark(AppendSource("parquet", f"{here}{rows / 'topic=t'}", {}))
 
 
 def test_the_engine_that_can_not_say_what_rows_are_is_refused(
