@@ -169,9 +169,8 @@ class SessionTimes:
         """Return the text of the error for times whose zone is not known, and why."""
         name, time = next((name, time.isoformat()) for name, time in self.local.items())
         return (
-            f"{shown_option(name)}: {self.texts[name]!r} has no time zone, and {why}. "
-            f"Write '{time}Z' for UTC or '{time}+08:00' for that offset, or name the zone by "
-            f"option timeZone, such as Asia/Shanghai"
+            f"{shown_option(name)}: {self.texts[name]!r} has no time zone, and {why}. Write '{time}Z' for UTC "
+            f"or '{time}+08:00' for that offset, or name the zone by option timeZone, such as Asia/Shanghai"
         )
 
 

@@ -28,6 +28,8 @@ _MOST_BINS: Final = 120
 
 def column_names(messages: Messages) -> frozenset[str]:
     """Return the names of the columns."""
+    if not hasattr(messages, "schema"):
+        raise InvalidOptionError(f"expected messages, as of spark.read or read_messages(store), found {messages!r:.99}")
     return frozenset(messages.schema.names)
 
 

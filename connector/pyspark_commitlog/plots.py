@@ -239,8 +239,8 @@ def stream_progress(progress: Sequence[StreamingQueryProgress | Mapping[str, Any
     InvalidOptionError
         If no batch has rows.
     """
-    known = [json.loads(each.json) if hasattr(each, "json") else dict(each) for each in progress]
-    batches = [each for each in known if each["numInputRows"]]
+    known = [json.loads(each.json) if hasattr(each, "json") else dict(each) for each in progress if each]
+    batches = [each for each in known if each.get("numInputRows")]
     if not batches:
         raise InvalidOptionError(
             f"expected the progress of a query that read rows, found {counted(len(known), 'report')}, none with rows"

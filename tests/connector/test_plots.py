@@ -255,6 +255,15 @@ def test_a_missing_column_is_named(table: pa.Table) -> None:
 
 
 @pytest.mark.parametrize("draw", DRAWN)
+@pytest.mark.parametrize("found", ["/data/store", None, [1]])
+def test_what_has_no_messages_is_named(found: object, draw: Callable[[object], Plots]) -> None:
+    with pytest.raises(
+        InvalidOptionError, match=rf"expected messages, as of spark\.read .*, found {re.escape(repr(found))}"
+    ):
+        draw(found)
+
+
+@pytest.mark.parametrize("draw", DRAWN)
 def test_no_message_is_said(table: pa.Table, draw: Callable[[pa.Table], Plots]) -> None:
     with pytest.raises(InvalidOptionError, match="there is no message to draw"):
         draw(table.slice(0, 0))
@@ -326,6 +335,11 @@ def test_a_stream_has_a_rate_and_a_distance_for_each_batch_with_rows() -> None:
 
 def test_a_pyspark_that_does_not_report_the_end_says_so() -> None:
     assert "not reported" in repr(plots.stream_progress([_progress(10, 5, None)]))
+
+
+def test_a_query_that_has_not_begun_is_none_with_rows() -> None:
+    with pytest.raises(InvalidOptionError, match="0 reports, none with rows"):
+        plots.stream_progress([None, {}])  # type: ignore[list-item]
 
 
 def test_a_stream_without_rows_is_refused() -> None:
