@@ -24,7 +24,7 @@ from store_core import (
 )
 from store_core.errors import StoreAccessError, StoreError
 from store_core.files.file_system import OsFileSystem
-from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger, LedgerEntry
+from store_core.store.sink.commit import AppendTransaction, CommitLedger, LedgerEntry
 from store_core.store.sink.staged_append import Appended
 
 ROOT: Final = Path(__file__).parents[1]

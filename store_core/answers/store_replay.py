@@ -194,8 +194,13 @@ class _Replay:
 
     def run(self) -> ReplayReport:
         from store_core.files.file_system import OsFileSystem
-        from store_core.store.sink.commit import SinkCommit, check_target, with_sizes_of
-        from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger
+        from store_core.store.sink.commit import (
+            AppendTransaction,
+            CommitLedger,
+            SinkCommit,
+            check_target,
+            with_sizes_of,
+        )
         from store_core.store.sink.directory import SinkDirectory, owner_text
         from store_core.store.sink.staged_batch import stage_batches
 

@@ -67,7 +67,7 @@ from store_core.store.export.export_ledger import ExportEntry
 from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.read_options import ReadOptions
-from store_core.store.sink.commit_ledger import CommitLedger
+from store_core.store.sink.commit import CommitLedger
 from store_core.store.store_state import StoreCheckpoint
 from tests.fuzz.seeds import golden_pieces, golden_records, index_files, small_log
 from tests.fuzz.target import Decoder, Finding, Judge, expect, refused

@@ -23,8 +23,14 @@ from store_core.files.file_system import OsFileSystem, write_all
 from store_core.files.store_lock import ProcessStat
 from store_core.format.times import iso_time
 from store_core.store.memory import keep_freed_memory
-from store_core.store.sink.commit import CommitReport, SinkCommit, check_target, with_sizes_of
-from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger
+from store_core.store.sink.commit import (
+    AppendTransaction,
+    CommitLedger,
+    CommitReport,
+    SinkCommit,
+    check_target,
+    with_sizes_of,
+)
 from store_core.store.sink.directory import SinkDirectory, owner_text
 from store_core.store.sink.staged_append import Appended
 from store_core.store.sink.staged_batch import StagedFile, stage_batches
@@ -340,7 +346,7 @@ class CommitLogStreamWriter(DataSourceStreamArrowWriter):
 
     Spark makes one for the tasks of each batch and another one for its commit, so what the commit needs to know comes
     with the messages of the tasks. That includes the query's id: a batch that was committed before a restart is
-    recognised by id and number, see `store_core.store.sink.commit_ledger`.
+    recognised by id and number, see `store_core.store.sink.commit`.
     """
 
     def __init__(self, job: WriteJob) -> None:

@@ -27,8 +27,15 @@ from store_core.errors import (
     UnsupportedStoreError,
 )
 from store_core.store.sink import directory as sink_directory
-from store_core.store.sink.commit import CommitReport, SinkCommit, check_target, with_sizes_of
-from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger, LedgerEntry
+from store_core.store.sink.commit import (
+    AppendTransaction,
+    CommitLedger,
+    CommitReport,
+    LedgerEntry,
+    SinkCommit,
+    check_target,
+    with_sizes_of,
+)
 from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.staged_append import Appended
 from tests.budgets import budget

@@ -23,7 +23,7 @@ from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.index_service import IndexService
 from store_core.store.reput import ReputMessageService
 from store_core.store.sink import staged_append
-from store_core.store.sink.commit_ledger import AppendTransaction, CommitLedger, LedgerEntry
+from store_core.store.sink.commit import AppendTransaction, CommitLedger, LedgerEntry
 from store_core.store.sink.staged_append import Appended, KnownRecords, append_staged
 from tests.builders import Record
 from tests.store_core.fakes import FaultyFileSystem, MortalFileSystem
