@@ -48,10 +48,9 @@ if TYPE_CHECKING:
     from store_core.format.record.decode import InnerMessage, unwrap_inner_batch
     from store_core.queue.consume_queue.queue_search import BoundaryType
     from store_core.snapshot.store import Store, StoreKind, store_at, stores_of
-    from store_core.store.broker_config import BrokerConfig
     from store_core.store.get_message import GetMessageResult, GetMessageStatus, QueryMessageResult
     from store_core.store.message_store import DefaultMessageStore
-    from store_core.store.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig
     from store_core.store.put.put_result import AppendBatchResult, PutMessageResult
     from store_core.store.read.lookup.explanation import ReadExplanation
     from store_core.store.read.message_reader import read_range
@@ -154,10 +153,9 @@ _NAMES: Final = {
     "store_core.format.record.decode": ("InnerMessage", "unwrap_inner_batch"),
     "store_core.queue.consume_queue.queue_search": ("BoundaryType",),
     "store_core.snapshot.store": ("Store", "StoreKind", "store_at", "stores_of"),
-    "store_core.store.broker_config": ("BrokerConfig",),
     "store_core.store.get_message": ("GetMessageResult", "GetMessageStatus", "QueryMessageResult"),
     "store_core.store.message_store": ("DefaultMessageStore",),
-    "store_core.store.message_store_config": ("MessageStoreConfig",),
+    "store_core.store.message_store_config": ("BrokerConfig", "MessageStoreConfig"),
     "store_core.store.put.put_result": ("AppendBatchResult", "PutMessageResult"),
     "store_core.store.read.lookup.explanation": ("ReadExplanation",),
     "store_core.store.read.message_reader": ("read_range",),

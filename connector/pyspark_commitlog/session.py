@@ -16,7 +16,7 @@ from pyspark_commitlog.errors import require_pyspark
 from pyspark_commitlog.java import quiet_queries, quiet_start, require_java, spark_configuration
 from pyspark_commitlog.progress import is_connect
 from store_core.errors import UnsupportedStoreError
-from store_core.store.broker_config import parse_properties_file
+from store_core.store.message_store_config import parse_properties_file
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

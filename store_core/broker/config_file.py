@@ -18,7 +18,7 @@ from store_core.files.names import CONFIG_DIRECTORY
 from store_core.format.java import hash_map_capacity, hash_map_order, spread_hash
 from store_core.format.release import DEFAULT_RELEASE, Release, rules_of
 from store_core.snapshot.config import DataVersion, backup_of, bytes_of, read_config
-from store_core.store.broker_config import snake_case
+from store_core.store.message_store_config import snake_case
 
 if TYPE_CHECKING:
     import os

@@ -15,7 +15,7 @@ from store_core.format.java import DEFAULT_CAPACITY
 from store_core.format.release import DEFAULT_RELEASE, Release, rules_of
 from store_core.snapshot.config import CONSUMER_FILTERS
 from store_core.snapshot.config_json import ConfigFields, JsonObject
-from store_core.store.broker_config import BrokerConfig
+from store_core.store.message_store_config import BrokerConfig
 
 if TYPE_CHECKING:
     import os

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.store.broker_config import BrokerConfig
+    from store_core.store.message_store_config import BrokerConfig
 
 
 _MS: Final = 1000.0

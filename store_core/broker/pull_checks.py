@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.format.message import MessageExt
     from store_core.format.release_rules import ReleaseRules
-    from store_core.store.broker_config import BrokerConfig
+    from store_core.store.message_store_config import BrokerConfig
 
 
 _LOG: Final = logging.getLogger("store_core")

@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from store_core.broker.consumer_filter import ExpressionMessageFilter
     from store_core.broker.consumer_offset import ConsumerOffsetManager
     from store_core.files.clock import Clock
-    from store_core.store.broker_config import BrokerConfig
     from store_core.store.message_store import DefaultMessageStore
+    from store_core.store.message_store_config import BrokerConfig
 
 
 _LOG: Final = logging.getLogger("store_core")

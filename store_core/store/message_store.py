@@ -19,10 +19,9 @@ from store_core.files.store_kind import StoreUse
 from store_core.files.store_lock import AbortFile, is_lock_held
 from store_core.files.store_path import ConfiguredRoot
 from store_core.queue.dispatch.rocketmq_check import Strictness, check_message_and_return_size
-from store_core.store.broker_config import BrokerConfig
 from store_core.store.log_adoption import LogAdoption
 from store_core.store.memory import keep_freed_memory
-from store_core.store.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig
 from store_core.store.put.put_result import AppendBatchResult, PutMessageResult, ReplicaService, as_future
 from store_core.store.put.put_service import PutService, default_hooks
 from store_core.store.recovery.recovery_report import RecoveryReport

@@ -15,8 +15,8 @@ from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY
 from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.index_service import IndexService
-from store_core.store.broker_config import BrokerConfig
 from store_core.store.clean import CleanServices, DiskSpace
+from store_core.store.message_store_config import BrokerConfig
 from store_core.store.put.commit_log import CommitLog, uses_pool
 from store_core.store.recovery.store_recovery import StoreRecovery, complete_index
 from store_core.store.reput import (

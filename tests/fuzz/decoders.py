@@ -62,9 +62,8 @@ from store_core.queue.store_entry import FAMILIES, is_place
 from store_core.snapshot.config import checkpoint_fields
 from store_core.snapshot.config_json import parse_config
 from store_core.snapshot.timers import TIMER_DTYPE, TimerChains, due_times, timer_units
-from store_core.store.broker_config import BrokerConfig, parse_properties_file
 from store_core.store.export.export_ledger import ExportEntry
-from store_core.store.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig, parse_properties_file
 from store_core.store.read.follow.log_position import LogPosition
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.sink.commit import CommitLedger

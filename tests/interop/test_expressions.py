@@ -19,7 +19,7 @@ from store_core.format.columns import MAP_TYPE
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-from store_core.store.broker_config import BrokerConfig
+from store_core.store.message_store_config import BrokerConfig
 from tests.interop.ours import ScriptedClock
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 
 from store_core import BrokerConfig, DefaultMessageStore
 from store_core.broker.pull_checks import PullMessageRequest, PullMessageResponse
-from store_core.store.broker_config import snake_case
+from store_core.store.message_store_config import snake_case
 from tests.interop.ours import our_config
 from tests.interop.scenarios import random_scenario
 from tests.interop.written import WrittenStore

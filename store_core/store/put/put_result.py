@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.store.broker_config import BrokerConfig
-    from store_core.store.message_store_config import MessageStoreConfig
+    from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig
 
 
 @dataclass(frozen=True, slots=True)

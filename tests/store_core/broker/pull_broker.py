@@ -19,10 +19,9 @@ from store_core.broker.subscription_group import (
 from store_core.files.file_system import OsFileSystem
 from store_core.format.message import Message, PutMessageStatus
 from store_core.snapshot.config import SubscriptionGroupConfig, TopicConfig
-from store_core.store.broker_config import BrokerConfig
 from store_core.store.get_message import GetMessageResult, GetMessageStatus
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig
 from store_core.store.put.put_result import PutMessageResult
 from tests.store_core.fakes import FakeClock
 

@@ -29,7 +29,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.format.filter.message_selector import MessageFilter
 from store_core.format.java import hash_code
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-from store_core.store.broker_config import BrokerConfig
+from store_core.store.message_store_config import BrokerConfig
 from tests.builders import Record
 from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock

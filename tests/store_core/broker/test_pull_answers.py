@@ -26,9 +26,8 @@ import pytest
 
 from store_core.broker.pull_checks import PullMessageRequest, PullMessageResponse
 from store_core.snapshot.config import Permission
-from store_core.store.broker_config import BrokerConfig, snake_case
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.message_store_config import MessageStoreConfig
+from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig, snake_case
 from tests.store_core.broker.pull_broker import PullBroker
 from tests.store_core.fakes import FaultyFileSystem
 

@@ -17,9 +17,9 @@ from store_core.broker.pull_message_processor import PullRequestHoldService, off
 from store_core.files.clock import SystemClock
 from store_core.format.java import hash_code
 from store_core.format.message import Message
-from store_core.store.broker_config import BrokerConfig
 from store_core.store.get_message import GetMessageResult, GetMessageStatus
 from store_core.store.message_store import DefaultMessageStore
+from store_core.store.message_store_config import BrokerConfig
 from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker, a_pull
 from tests.store_core.fakes import FakeClock
 from tests.store_core.store.logs import config

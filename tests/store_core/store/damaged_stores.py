@@ -19,7 +19,7 @@ from store_core.format.layout import BLANK_SIZE
 from store_core.format.record.record_head import read_frame
 from store_core.format.release import RELEASE_RULES
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.store.broker_config import snake_case
+from store_core.store.message_store_config import snake_case
 from store_core.store.store_life import StoreServices, StoreSetup
 from store_core.store.store_state import StoreCheckpoint
 from tests.golden_stores import read_conf

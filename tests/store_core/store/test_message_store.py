@@ -26,7 +26,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.format.record.scan import StopReason
 from store_core.format.words import counted
-from store_core.store.broker_config import BrokerConfig
+from store_core.store.message_store_config import BrokerConfig
 from store_core.store.store_state import RunningFlag
 from tests.store_core.store.logs import FILE_SIZE, config, message, messages_of
 

@@ -12,7 +12,7 @@ import pytest
 from store_core.files.clock import SystemClock
 from store_core.format.message import PutMessageStatus
 from store_core.format.record.decode import client_batch
-from store_core.store.broker_config import BrokerConfig
+from store_core.store.message_store_config import BrokerConfig
 from store_core.store.put.commit_log import uses_pool
 from store_core.store.put.put_result import ALL_IN_SYNC, PutMessageResult, ReplicaService, settle, wait_for
 from store_core.store.store_state import StoreCheckpoint
