@@ -28,7 +28,7 @@ from store_core.format.record.scan import Framing
 from store_core.format.segment_view import ByteSource, SegmentView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from types import TracebackType
 
     import numpy as np
@@ -299,6 +299,11 @@ class CompressedBytes(LocalBytes):
             f"{self.path} expands to {found} bytes: expected {self.size}, up to where the next segment "
             f"begins. Copy it again, or move it elsewhere"
         )
+
+
+def segment_at(segments: Iterable[Segment], offset: int) -> Segment | None:
+    """Return the segment that holds a physical offset; None if none does."""
+    return next((each for each in segments if each.start_offset <= offset < each.end_offset), None)
 
 
 def open_ahead(segment: Segment) -> SegmentBytes:

@@ -100,10 +100,6 @@ class ComparedLog:
         """The segment that the log ends in."""
         return self.segments[-1]
 
-    def at(self, offset: int) -> Segment | None:
-        """Return the segment that holds an offset; None if none does."""
-        return next((each for each in self.segments if each.start_offset <= offset < each.end_offset), None)
-
     def covered(self, begin: int, end: int) -> list[tuple[int, int, Segment]]:
         """Return the parts of a range that segments hold: begin, end and segment of each."""
         bounds = ((max(each.start_offset, begin), min(each.end_offset, end), each) for each in self.segments)

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from store_core.files.segment_source import Segment, SegmentBytes, open_ahead, open_segment
+from store_core.files.segment_source import Segment, SegmentBytes, open_ahead, open_segment, segment_at
 from store_core.format.columnar.chain import Window
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.columnar.records import Records
@@ -535,7 +535,7 @@ class LogPair:
 
     def _begins_inside(self, one: ComparedLog, other: ComparedLog) -> bool:
         starts = (each.start_offset for each in one.segments if self.begin <= each.start_offset < self.end)
-        holders = ((start, other.at(start)) for start in starts)
+        holders = ((start, segment_at(other.segments, start)) for start in starts)
         return any(holder is not None and holder.start_offset != start for start, holder in holders)
 
     def parts(self, most_rows: int) -> Iterator[DiffPart]:
@@ -556,6 +556,6 @@ class LogPair:
         return sorted({cut for begin, end, _ in covered for cut in (begin, end)})
 
     def _share(self, side: ComparedLog, offset: int) -> PartSide | None:
-        segment = side.at(offset)
+        segment = segment_at(side.segments, offset)
         other = self.b if side is self.a else self.a
         return None if segment is None else PartSide.of(side, segment, other)

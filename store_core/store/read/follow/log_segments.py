@@ -19,7 +19,7 @@ from store_core.errors import (
     StoreNotFoundError,
     TruncatedLogError,
 )
-from store_core.files.segment_source import Segment, open_ahead, open_segment
+from store_core.files.segment_source import Segment, open_ahead, open_segment, segment_at
 from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_path import StorePaths, located_now
 from store_core.format.columnar.chain import Chain, Place, Run, Window
@@ -140,11 +140,6 @@ class LogSegments:
         """The position of the log's first byte."""
         return LogPosition.at_start(self.segments[0])
 
-    def find(self, physical_offset: int) -> Segment | None:
-        """Return the segment that holds a byte; None if there is none."""
-        found = (each for each in self.segments if each.start_offset <= physical_offset < each.end_offset)
-        return next(found, None)
-
     def position_after(self, segment: Segment, view: SegmentView, last_start: int) -> LogPosition:
         """Return the position after a record; parameters and errors as of `LogPosition.after`."""
         return LogPosition.after(segment, view, last_start, tuple(self._anchors(segment)))
@@ -171,7 +166,7 @@ class LogSegments:
 
     def record_at(self, physical_offset: int) -> RecordProof | None:
         """Return the record at a physical offset; None if there is none."""
-        segment = self.find(physical_offset)
+        segment = segment_at(self.segments, physical_offset)
         if segment is None:
             return None
         with open_segment(segment) as opened:
@@ -237,7 +232,7 @@ class LogSegments:
         def find(stretch: Stretch) -> int:
             return int(np.searchsorted(stretch.offsets, physical_offset))
 
-        segment = self.find(physical_offset)
+        segment = segment_at(self.segments, physical_offset)
         return self._first(find, self.earliest if segment is None else LogPosition.at_start(segment), end)
 
     def first_since(self, store_timestamp: int, end: LogPosition) -> LogPosition:
@@ -329,13 +324,14 @@ def find_continuation(log: LogSegments, known: LogPosition, *, verify_crc: bool)
     """
     if log.is_proven(known):
         is_next_missing = (
-            log.find(known.physical_offset) is None and log.segments[-1].start_offset > known.physical_offset
+            segment_at(log.segments, known.physical_offset) is None
+            and log.segments[-1].start_offset > known.physical_offset
         )
         return _expired(log, known) if is_next_missing else Continuation(known)
     last = known.last_record
     if last is None or last.physical_offset < log.segments[0].start_offset:
         return _without_proof(log, known, verify_crc=verify_crc)
-    if log.find(last.physical_offset) is None and last.physical_offset < log.segments[-1].start_offset:
+    if segment_at(log.segments, last.physical_offset) is None and last.physical_offset < log.segments[-1].start_offset:
         return _expired(log, known)
     return _changed(log, known, verify_crc=verify_crc)
 
@@ -344,7 +340,10 @@ def _without_proof(log: LogSegments, known: LogPosition, *, verify_crc: bool) ->
     """Go on where nothing is left that precedes the position, or nothing ever was."""
     if known.physical_offset < log.segments[0].start_offset:
         return _expired(log, known)
-    if log.find(known.physical_offset) is not None or known.physical_offset == log.segments[-1].end_offset:
+    if (
+        segment_at(log.segments, known.physical_offset) is not None
+        or known.physical_offset == log.segments[-1].end_offset
+    ):
         return Continuation(known)
     return _changed(log, known, verify_crc=verify_crc)
 
@@ -426,7 +425,7 @@ def _found(log: LogSegments, known: LogPosition) -> str:
     last = known.last_record
     if last is None:
         return f"no segment with offset {known.physical_offset}"
-    segment = log.find(last.physical_offset)
+    segment = segment_at(log.segments, last.physical_offset)
     if segment is None:
         return f"no segment with offset {last.physical_offset}"
     found = log.record_at(last.physical_offset)

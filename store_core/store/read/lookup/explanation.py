@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 import numpy as np
 
 from store_core.files.remote_bytes import NEAR, RemoteBytes
-from store_core.files.segment_source import Segment, SegmentBytes, open_segment, size_on_disk
+from store_core.files.segment_source import Segment, SegmentBytes, open_segment, segment_at, size_on_disk
 from store_core.files.storage import NOTHING, Moved
 from store_core.files.store_lock import ABORT_FILE, is_lock_held
 from store_core.files.url_path import UrlPath
@@ -108,13 +108,9 @@ class Question:
                 return segment.start_offset
         return 0
 
-    def segment_at(self, start: int) -> Segment | None:
-        """Return the segment that has a physical offset; None if none has."""
-        return next((each for each in self.segments if each.start_offset <= start < each.end_offset), None)
-
     def record_at(self, start: int, picks: Picks | None = None) -> Proven | None:
         """Return the sound record at a physical offset; None if there is none, or not the only one that `picks` has."""
-        segment = self.segment_at(start)
+        segment = segment_at(self.segments, start)
         if segment is None:
             return None
         lead, verify_crc = segment.framing.lead, self.options.verify_crc

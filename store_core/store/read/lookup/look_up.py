@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
 from store_core.files.names import INDEX_DIRECTORY
+from store_core.files.segment_source import Segment, segment_at
 from store_core.files.store_kind import has_queues
 from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.record.record_head import head_reader
@@ -31,7 +32,6 @@ from store_core.store.read.picks import Picks
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from store_core.files.segment_source import Segment
     from store_core.store.read.read_options import ReadOptions
 
 
@@ -48,7 +48,7 @@ _WALKED: Final = "the position is given; its segment is walked to it, because no
 def _look_up_position(question: Question) -> LookedUp:
     """Find the record at the physical offset that options name; one that no unit proves is walked to."""
     position = question.options.position or 0
-    home = question.segment_at(position)
+    home = segment_at(question.segments, position)
     picked = None if home is None else _proven(question, home, position)
     if home is None or picked is None:
         return LookedUp(ReadExplanation("position", _WALKED))
