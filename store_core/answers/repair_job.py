@@ -14,7 +14,6 @@ from store_core.answers.index_chains import ChainJob
 from store_core.answers.repair_plan import Remedy, RepairFacts, RepairPlan, RepairReport, Repairs, SignedPlan
 from store_core.errors import RepairRefusedError, StoreLockedError, UnsupportedStoreError
 from store_core.files.access import explained_access
-from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY, QUEUE_KINDS
@@ -58,7 +57,7 @@ def plan_by(engine: Engine, path: str | os.PathLike[str], asked: Compared[Any]) 
         )
     if half_done := interrupted_swap(store, OsFileSystem()):
         raise RepairRefusedError(half_done)
-    return _planned(engine, store, asked, SystemClock(), is_ours=False)[2]
+    return _planned(engine, store, asked, is_ours=False)[2]
 
 
 def repair_by(
@@ -66,7 +65,6 @@ def repair_by(
     path: str | os.PathLike[str],
     plan: str | os.PathLike[str],
     file_system: FileSystem | None = None,
-    clock: Clock | None = None,
 ) -> RepairReport:
     """Carry out a plan with an engine all of whose workers see the store, which is still what the plan was made for.
 
@@ -76,16 +74,16 @@ def repair_by(
     crash before step 4 leaves the old store; after it, the next run finishes the new one.
     """
     store, signed = Path(local_path_of(path)).absolute(), SignedPlan.read(plan)
-    files, clock = file_system or OsFileSystem(), clock or SystemClock()
+    files = file_system or OsFileSystem()
     check_is_root(store, files)
     config = config_of(signed.options.config, signed.options.store_path_commit_log)
     log_paths(store, config, files).check_is_certain()
     with explained_access(store), locked_for_swap(store, files) as resumed:
-        checked, repairs, now = _planned(engine, store, signed.options, clock, is_ours=True)
+        checked, repairs, now = _planned(engine, store, signed.options, is_ours=True)
         swap = None
         if repairs.queues or repairs.index_files:
             signed.check_is_of(now)
-            swap = Replacement(engine, checked, repairs, files, clock).run()
+            swap = Replacement(engine, checked, repairs, files).run()
         else:
             OutputDirectory(store / REPAIRED, files).remove()
         is_due = swap is not None or resumed is not None or bool(repairs.checkpoint)
@@ -107,13 +105,11 @@ def repair_by(
 
 
 def _planned(
-    engine: Engine, store: Path, asked: Compared[Any], clock: Clock, *, is_ours: bool
+    engine: Engine, store: Path, asked: Compared[Any], *, is_ours: bool
 ) -> tuple[CheckedStore, Repairs, RepairPlan]:
     """Check the store, refuse what can't be repaired, and return what has to be done."""
     check_store_kind(store, OsFileSystem(), StoreUse.READ_QUEUES)  # a check reads more kinds than can be repaired
-    checked = checked_by(
-        engine, store, asked.comparison(), asked.release, clock=clock, is_ours=is_ours, misses_all=True
-    )
+    checked = checked_by(engine, store, asked.comparison(), asked.release, is_ours=is_ours, misses_all=True)
     _refuse_damage(checked)
     _refuse_other_devices(checked.plan.store)
     repairs = Repairs.of(checked)
@@ -195,7 +191,6 @@ class Replacement:
     checked: CheckedStore
     repairs: Repairs
     file_system: FileSystem
-    clock: Clock
 
     def run(self) -> RebuildSwap:
         """Replace, and return what was moved where."""
@@ -239,7 +234,7 @@ class Replacement:
     def _make(self) -> None:
         rules = self._rules(self.repairs.index_since_offset)
         if rules.has_queues or rules.has_index:
-            rebuild_by(self.engine, self._store, self._output, rules, clock=self.clock)
+            rebuild_by(self.engine, self._store, self._output, rules)
         cut = [each for each in self.repairs.queues if each.action is Remedy.CUT]
         for each in cut:
             self._cut(each.topic, each.queue_id)
@@ -268,7 +263,6 @@ class Replacement:
                 rules,
                 compared=bounds,
                 stored_root=self._output,
-                clock=self.clock,
             )
             wrong += [f"{each.topic}/{each.queue_id}: {unit}" for each in report.judged for unit in each.first]
         if rules.has_index:
