@@ -142,18 +142,16 @@ class SegmentEnd:
 def find_end(
     segments: Sequence[Segment],
     *,
-    verify_crc: bool = True,
     place_in: Callable[[Segment], Place] | None = None,
     by_tail: bool = False,
 ) -> FoundEnd:
-    """Find where a log ends, and what follows the end.
+    """Find where a log ends, and what follows the end; the bodies of the last records must match their checksums.
 
     * `segments`: The log's segments, in order.
-    * `verify_crc`: Whether the bodies of the last records must match their checksums.
     * `place_in`: Returns where the records of a segment ended before: what precedes that is not walked again.
     * `by_tail`: Whether the caller proves that the log ends where `end_by_tail` says, where that tells.
     """
-    return FoundEnd.of(segment_ends(segments, verify_crc=verify_crc, place_in=place_in, by_tail=by_tail))
+    return FoundEnd.of(segment_ends(segments, verify_crc=True, place_in=place_in, by_tail=by_tail))
 
 
 def segment_ends(
@@ -166,7 +164,8 @@ def segment_ends(
 ) -> list[SegmentEnd]:
     """Find where the records of segments end, from the last segment backwards to the first that has a record.
 
-    Parameters and errors as of `find_end`; `open_bytes` opens a segment.
+    * `verify_crc`: Whether the bodies of the last records must match their checksums.
+    * `open_bytes`: Opens a segment; the others are those of `find_end`.
     """
     ends: list[SegmentEnd] = []
     for number in reversed(range(len(segments))):
