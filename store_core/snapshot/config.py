@@ -55,9 +55,9 @@ class DataVersion:
         version = fields.object("dataVersion")
         return cls.decode(version) if version.members else None
 
-    def next_version(self, now_ms: int, state_version: int = 0) -> DataVersion:
+    def next_version(self, now_ms: int) -> DataVersion:
         """Return the next version."""
-        return DataVersion(now_ms, self.counter + 1, state_version)
+        return DataVersion(now_ms, self.counter + 1)
 
 
 QUEUE_TYPE: Final = "queue.type"
