@@ -126,7 +126,7 @@ def _check(store: StorePaths, ledger: ExportLedger, topic: Sequence[str]) -> Non
         raise UnsupportedStoreError(
             "a DLedger log can't be exported: its leader may replace records that are not committed"
         )
-    check_outside("into", ledger.target, store)
+    check_outside(ledger.target, store)
     signs = {LEDGER} if ledger.table is None else {LEDGER, _DELTA_LOG}
     check_nothing_else(
         ledger.target, "directory of exports", lambda names: not signs.isdisjoint(names), ledger.file_system

@@ -136,7 +136,7 @@ def places_beside(into: Path, purpose: str, source: StorePaths) -> tuple[Path, P
     * `source`: The store that the target is made of.
     """
     target = into.resolve()
-    check_outside("into", target, source)
+    check_outside(target, source)
     if not _is_free(target):
         raise InvalidOptionError(
             f"into: expected a path where nothing is, or an empty directory, found {into}. Choose another."

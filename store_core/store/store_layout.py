@@ -60,10 +60,9 @@ _OF_DISK: Final = "lost+found"
 _MOST_SHOWN: Final = 3
 
 
-def check_outside(name: str, target: Path, source: StorePaths) -> None:
-    """Refuse a target inside of a store, or above one.
+def check_outside(target: Path, source: StorePaths) -> None:
+    """Refuse a target, of option ``into``, inside of a store, or above one.
 
-    * `name`: Of the option.
     * `target`: Absolute, with links resolved.
     * `source`: The store.
     """
@@ -72,7 +71,7 @@ def check_outside(name: str, target: Path, source: StorePaths) -> None:
     for root in (place.resolve() for place in places):
         if target.is_relative_to(root) or root.is_relative_to(target):
             raise InvalidOptionError(
-                f"{name}: expected a path outside of the store {root}, found {target}: nothing is written to it"
+                f"into: expected a path outside of the store {root}, found {target}: nothing is written to it"
             )
 
 
