@@ -17,8 +17,8 @@ _NO_PATH: Final = "PATH_NOT_FOUND"
 
 _CODES: Final = {kind.__name__: code for kind, code in ERROR_CODES.items()} | {_NO_PATH: ExitCode.USAGE}
 
-_AROUND: Final = re.compile(r"\s*(?:\n\tat |\n== |\n\nJVM stacktrace:|\n\nDriver stacktrace:).*", re.DOTALL)
-"""Where the stack trace begins, or the place in PySpark's or this project's code that made the call."""
+_AROUND: Final = re.compile(r"\s*(?:;\n'?[A-Z]\w+[ (\[]|\n\tat |\n== |\n\n(?:JVM|Driver) stacktrace:).*", re.DOTALL)
+"""Where the stack trace begins, Spark's plan of the query, or the place in PySpark's or our code that made the call."""
 
 _CALL: Final = re.compile(r"\AAn error occurred while calling \S+\n: (?:[\w$]+\.)*[\w$]+: ")
 

@@ -299,6 +299,27 @@ def test_an_error_that_spark_hides_behind_its_own_is_told() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize(
+    ("condition", "says"),
+    [
+        ("nope = 1", "`nope` cannot be resolved"),
+        ("id", "is not a boolean"),
+        ("count(*) > 1", "invalid expressions: count(1)"),
+        ("map_filter(id, (k, v) -> true) IS NULL", 'requires the "MAP" type'),
+    ],
+)
+def test_the_plan_of_a_query_that_spark_refuses_is_left_out(spark: SparkSession, condition: str, says: str) -> None:
+    with pytest.raises(PySparkException) as caught:
+        spark.range(1).where(condition).collect()
+
+    code, text = end_of(caught.value)
+    assert code == 3
+    assert says in text
+    assert "\n" not in text.replace("\nRewrite the query", "")
+    assert "Range (" in str(caught.value)
+
+
+@pytest.mark.spark
 def test_a_store_of_another_kind_is_refused_and_stays_as_it_is(job: Job) -> None:
     data = add_dledger(ordinary_store(job.store))
     before = every_file(job.store)
