@@ -26,12 +26,12 @@ from store_core.files.store_lock import ABORT_FILE
 from store_core.files.store_path import nothing_at
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.chain import Place
-from store_core.format.times import iso_time
+from store_core.format.times import iso_time, known_time
 from store_core.format.words import counted
 from store_core.queue.queue_path import is_light
 from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, TOPICS
 from store_core.snapshot.index import KeyFile
-from store_core.snapshot.log_end import find_end
+from store_core.snapshot.log_end import segment_ends
 from store_core.snapshot.queues import Queues
 from store_core.snapshot.store import Store, StoreKind
 
@@ -342,16 +342,14 @@ class Description:
     def _end(self) -> tuple[int | None, str | None]:
         """Return where the log ends, and the store time of its last record; None if only reading more would tell."""
         if self.store.end is not None:
-            last = self.store.last_store_time
-            return self.store.end, None if last is None else iso_time(last)
-        begin, queued = self._last_queued()
-        end, segments = queued, self.log.segments
-        if segments and segments[-1].is_plain:
+            return self.store.end, known_time(self.store.last_store_time)
+        begin, end = self._last_queued()
+        time = None if begin is None else self._time_at(begin)
+        if self.log.segments and self.log.segments[-1].is_plain:
             with self._noted():
-                end = find_end(segments, place_in=partial(_place, begin)).end_offset
-        if begin is not None and end in (None, queued):
-            return end, self._time_at(begin)
-        return end, self._newest_time()
+                found = segment_ends(self.log.segments, verify_crc=True, place_in=partial(_place, begin))[-1]
+                end, time = found.end_offset, known_time(found.last_time)
+        return end, time or self._newest_time()
 
     def _last_queued(self) -> tuple[int, int] | tuple[None, None]:
         """Return the physical offsets at which a queue's last record begins and ends; None without that record."""
@@ -365,8 +363,7 @@ class Description:
 
     def _time_at(self, offset: int) -> str | None:
         with self._noted():
-            time = self.log.time_at(offset)
-            return None if time is None else iso_time(time)
+            return known_time(self.log.time_at(offset))
         return None
 
     def _newest_time(self) -> str | None:

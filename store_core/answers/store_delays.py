@@ -32,7 +32,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.names import CONFIG_DIRECTORY, TIMER_CHECK_FILE
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.release import Release, rules_of
-from store_core.format.times import iso_time, table_time
+from store_core.format.times import iso_time, known_time, table_time
 from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
@@ -218,7 +218,7 @@ class _Made:
         facts = DelaysFacts(
             store=str(self.root),
             now=iso_time(self.rules.at),
-            last_stored=None if self.last_stored is None else iso_time(self.last_stored),
+            last_stored=known_time(self.last_stored),
             messages=sum(table.num_rows for table in self.judged.values()),
             late=sum(int((times < late).sum()) for times in overdue),
             has_delay_offsets=self.rules.next_offsets is not None or not self.judged["level"].num_rows,

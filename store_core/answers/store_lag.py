@@ -22,7 +22,7 @@ from store_core.answers.report import (
     truth,
 )
 from store_core.files.clock import SystemClock
-from store_core.format.times import iso_time, table_time
+from store_core.format.times import iso_time, known_time, table_time
 from store_core.format.words import age_words, agreeing, counted
 
 if TYPE_CHECKING:
@@ -114,9 +114,9 @@ def _report(job: LagJob, found: FoundLag, as_of: int | None, now: int | None, no
     states = [row.state for row in found.rows]
     facts = LagFacts(
         store=str(job.root),
-        as_of=None if as_of is None else iso_time(as_of),
+        as_of=known_time(as_of),
         log_end=job.log_end,
-        now=None if now is None else iso_time(now),
+        now=known_time(now),
         offsets_files=tuple(map(str, job.groups.files)),
         offsets_written=iso_time(job.written),
         groups=len(groups),

@@ -8,7 +8,6 @@ from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from store_core.answers.answer import TIME_WORDS, Answer, Kind, function_of, opt, release_option
 from store_core.answers.plots import Bar, Bars, Plot, Tone
@@ -16,11 +15,11 @@ from store_core.answers.report import Report, ReportColumn, ReportSchema, fact, 
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import disk_bytes
-from store_core.files.segment_source import Segment, modified_ns
+from store_core.files.segment_source import modified_ns
 from store_core.files.store_kind import StoreUse
 from store_core.files.store_path import nothing_at, places_of
 from store_core.files.url_path import UrlPath
-from store_core.format.times import DAY_MS, iso_time, table_time
+from store_core.format.times import DAY_MS, iso_time, known_time, table_time
 from store_core.format.words import agreeing, counted
 from store_core.store.read.store_time import LocalZone, parse_zone
 
@@ -250,17 +249,17 @@ class _Outlook:
             clean_file_forcibly_enable=config.clean_file_forcibly_enable,
             log_begin=self.log.begin,
             log_end=self.log.end,
-            first_store_timestamp=_time(self.log.first),
-            last_store_timestamp=_time(self.log.last),
+            first_store_timestamp=known_time(self.log.first),
+            last_store_timestamp=known_time(self.log.last),
             daily_growth=round(state.log_growth * DAY_MS),
             overhead=state.overhead,
             disk_size=state.disk_size,
             disk_used=state.disk_used,
             deleted_segments=len(forecast.deletions),
             deleted_bytes=sum(each.file.size for each in forecast.deletions),
-            first_deletion=_time(forecast.deletions[0].at if forecast.deletions else None),
-            over_ratio_at=_time(forecast.over_ratio_at),
-            full_at=_time(forecast.full_at),
+            first_deletion=known_time(forecast.deletions[0].at if forecast.deletions else None),
+            over_ratio_at=known_time(forecast.over_ratio_at),
+            full_at=known_time(forecast.full_at),
             kept_hours=round(left / state.log_growth / _HOUR_MS, 1) if state.log_growth else None,
             losing_groups=len(lost),
             lost_messages=sum(row["messages"] for row in lost),
@@ -307,11 +306,10 @@ def _log_of(store: Store) -> _Log:
 
 def _described(store: Store, log: Log) -> _Log:
     from store_core.answers.disk_forecast import LogFile
-    from store_core.snapshot.log import first_store_timestamp, has_record
+    from store_core.snapshot.log import first_store_timestamp
 
-    segments = [each for each in log.segments if store.end is None or each.start_offset < store.end]
-    while len(segments) > 1 and not has_record(segments[-1]):
-        segments.pop()
+    end = store.log_end if store.end is None else store.end
+    segments = [each for each in log.segments if each.start_offset < end] or log.segments[:1]
     if not segments:
         raise nothing_at(places_of(store.paths), ())
     files = tuple(
@@ -319,25 +317,10 @@ def _described(store: Store, log: Log) -> _Log:
         for segment in segments
     )
     is_dledger = bool(segments[0].framing.lead)
-    return _Log(files, *_end_of(store, segments[-1]), first_store_timestamp(segments[0]), is_dledger)
-
-
-def _end_of(store: Store, last: Segment) -> tuple[int, int | None]:
-    """Return where the records of the last segment end, and the latest of their store times."""
-    columns = ["physical_offset", "store_size", "store_timestamp_ms"]
-    end, latest = last.start_offset, None
-    for batch in store.messages(columns=columns, starting_offsets=last.start_offset, mode="DROPMALFORMED"):
-        end = int(batch["physical_offset"][-1].as_py()) + int(batch["store_size"][-1].as_py())
-        time = int(pc.max(batch["store_timestamp_ms"]).as_py())
-        latest = time if latest is None else max(time, latest)
-    return end, latest
+    return _Log(files, end, store.last_store_time, first_store_timestamp(segments[0]), is_dledger)
 
 
 # ---- rows of the report
-
-
-def _time(milliseconds: int | None) -> str | None:
-    return None if milliseconds is None else iso_time(milliseconds)
 
 
 def _deletion_row(deletion: Deletion) -> dict[str, Any]:

@@ -64,6 +64,7 @@ class LogEnd:
     """Position of a sound record that is behind the blank record at `position`, and not older; -1 without any."""
     chain: Chain | None = field(default=None, compare=False, repr=False)
     """The segment's chain, as far as it was followed, for the next reader of the same bytes."""
+    last: int = field(default=-1, compare=False)  # position of the last sound record; -1 if it was not seen
 
 
 def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGMENT_START) -> LogEnd:
@@ -84,15 +85,17 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGM
     chain = Chain(segment, begin=after).followed_sound()
     salvage = SalvageWalk(segment, only_newer=True, is_growing=True)
     tail: deque[Run | Damage] = deque(chain.kept, _STRETCHES)
+    last = chain.place.last_sound
     for part in salvage.parts(chain.place):
         if isinstance(part, Window):
             tail.append(Run(part.starts, part.stop))
+            last = part.place.last_sound
         elif part.is_followed:
             tail.append(part)
     torn = _torn_tail(segment, tail) if verify_crc else None
     if torn is not None:
-        return LogEnd(*torn, salvage.stale, chain=chain)
-    return LogEnd(salvage.stop, salvage.reason, salvage.stale, salvage.is_unfinished, salvage.covered, chain)
+        return LogEnd(*torn[:2], salvage.stale, chain=chain, last=torn[2])
+    return LogEnd(salvage.stop, salvage.reason, salvage.stale, salvage.is_unfinished, salvage.covered, chain, last)
 
 
 def find_tail_end(segment: SegmentView, end: LogEnd) -> int:
@@ -116,18 +119,18 @@ def find_tail_end(segment: SegmentView, end: LogEnd) -> int:
     return found
 
 
-def _torn_tail(segment: SegmentView, tail: deque[Run | Damage]) -> tuple[int, StopReason] | None:
-    """Find the start of a tail of records that all have wrong bodies; damage between them is part of the tail."""
-    torn: tuple[int, StopReason] | None = None
+def _torn_tail(segment: SegmentView, tail: deque[Run | Damage]) -> tuple[int, StopReason, int] | None:
+    """Find where a tail of records with wrong bodies, and damage between them, starts; and the record before, or -1."""
+    torn: tuple[int, StopReason, int] | None = None
     while tail:
         part = tail.pop()
         if isinstance(part, Damage):
             if torn is None:
                 return None
-            torn = part.begin, part.check.reason or StopReason.BAD_CRC
+            torn = part.begin, part.check.reason or StopReason.BAD_CRC, -1
             continue
         for start in part.starts[::-1].tolist():
             if segment.check(start, verify_crc=True).reason is not StopReason.BAD_CRC:
-                return torn
-            torn = start, StopReason.BAD_CRC
+                return None if torn is None else (*torn[:2], start)
+            torn = start, StopReason.BAD_CRC, -1
     return torn

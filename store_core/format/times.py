@@ -40,6 +40,11 @@ _MICROSECONDS: Final = 1000
 _LAST_MILLISECOND: Final = np.iinfo(np.int64).max // _MICROSECONDS
 
 
+def known_time(milliseconds: int | None) -> str | None:
+    """Return a time as `iso_time` does; None if it is not known."""
+    return None if milliseconds is None else iso_time(milliseconds)
+
+
 def table_time(milliseconds: int | None) -> int | None:
     """Return a time as the microseconds that a table holds; None if there is none, or no table holds it.
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
@@ -127,8 +128,7 @@ class SegmentEnd:
     @cached_property
     def last_time(self) -> int | None:
         """Store time of the last record, ms; None without one."""
-        last = -1 if self.found.chain is None else self.found.chain.place.last_sound
-        return time_in(self.segment, last) if last >= 0 else None
+        return time_in(self.segment, self.found.last) if self.found.last >= 0 else None
 
     @property
     def tail(self) -> TornTail | None:
@@ -268,12 +268,19 @@ def _data_end(opened: SegmentBytes, size: int) -> int:
 
 def quick_end(segments: Sequence[Segment]) -> SegmentEnd | None:
     """Find where the records of a log end, by its last part alone where that is enough; None if it has none."""
-    for segment in filter(has_record, reversed(segments)):
+    for segment in filterfalse(_is_preallocated, reversed(segments)):
         end = end_by_tail(segment, verify_crc=True)
         end = end or segment_end(segment, is_first=False, verify_crc=True, has_tail=False)
-        if end.last_time is not None:
+        if end.found.position:
             return end
     return None
+
+
+def _is_preallocated(segment: Segment) -> bool:
+    """Return whether a segment has zeros wherever it is looked at; all of it is not read, since it can be large."""
+    with open_segment(segment) as opened:
+        is_empty = segment.view(opened).check(0).reason is StopReason.UNWRITTEN
+        return is_empty and segment.size >= _LEAST and _data_end(opened, segment.size) <= _PROBE
 
 
 # ---- the log beside queues

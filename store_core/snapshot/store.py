@@ -279,8 +279,11 @@ class Store:
     @cached_property
     def end(self) -> int | None:
         """Physical offset at which everything ends that is read of a store that is being written; None if it is not."""
-        if not self.is_live:
-            return None
+        return self.log_end if self.is_live else None
+
+    @cached_property
+    def log_end(self) -> int:
+        """Physical offset one past the log's last record, or where the log begins if it has none."""
         return self.log.begin if self._last is None else self._last.end_offset
 
     @cached_property

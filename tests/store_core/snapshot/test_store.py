@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pickle
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import fsspec
 import numpy as np
@@ -14,11 +14,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import store_core
-from store_core import DefaultMessageStore, Message, Store, StoreKind, StoreNotFoundError, UnsupportedStoreError
+from store_core import (
+    DefaultMessageStore,
+    Message,
+    Store,
+    StoreKind,
+    StoreNotFoundError,
+    UnsupportedStoreError,
+    read_messages,
+)
+from store_core.answers import bill
 from store_core.errors import InvalidOptionError
+from store_core.files.file_system import OsFileSystem
+from store_core.files.store_lock import StoreLock
 from store_core.format.java import hash_code, positive_hash
 from store_core.snapshot.timers import CANCELS, TIMER_DTYPE, SlotChains, followed_slots
 from tests.budgets import budget
+from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, LogBuilder
 from tests.golden_stores import GoldenStore, golden_stores, stores_of_kind, unpack
 from tests.viewed_store import write_config
 
@@ -320,3 +332,44 @@ def test_chains_are_followed_in_parts_as_unit_by_unit(drawn: list[tuple[int, int
     assert [plainly_followed(each, positions, units) for each in last.tolist()] == [
         shown(found, row) for row in range(len(last))
     ]
+
+
+DAMAGE: Final[dict[str, tuple[int, int, bytes]]] = {  # number of a record in the last segment, where in it, and what
+    "none": (0, 0, b""),
+    "first magic": (0, 4, b"\x00\x01"),
+    "first size": (0, 0, b"\x7f\xff"),
+    "first body": (0, BODY_AT, b"\xff"),
+    "first zeroed": (0, 0, bytes(60)),
+    "middle size": (2, 0, b"\x7f\xff"),
+    "middle magic": (2, 4, b"\x00\x01"),
+    "middle body": (2, BODY_AT, b"\xff"),
+    "last body": (-1, BODY_AT, b"\xff"),
+    "last size": (-1, 0, b"\x7f\xff"),
+}
+
+
+@pytest.mark.parametrize("preallocated", [0, 1])
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_a_log_ends_with_the_last_message_that_a_scan_finds(tmp_path: Path, damage: str, preallocated: int) -> None:
+    """Damage in the last segment, also of its first record, hides no message behind it; a torn one is none."""
+    log = LogBuilder()
+    for number in range(60):
+        log.append(b"body %d" % number * 20, store_timestamp=FIRST_STORE_TIMESTAMP + 1000 * number)
+    inside = [each for each in log.records if each.physical_offset >= log.end - log.end % 4096]
+    number, at, data = DAMAGE[damage]
+    log.patch(inside[number].physical_offset + at, data)
+    root = log.write(tmp_path / "store", preallocated=preallocated)
+    columns = ["physical_offset", "store_size", "store_timestamp_ms", "body"]
+    last = read_messages(root, columns=columns, mode="DROPMALFORMED").read_all().to_pylist()[-1]
+    closed = bill(root).to_json()
+    with StoreLock(root, OsFileSystem()):
+        store = Store(root)
+        assert store.is_live
+        held = bill(root).to_json()
+
+    assert len(inside) > 4
+    assert (last["store_timestamp_ms"], last["physical_offset"] + last["store_size"]) == (
+        store.last_store_time,
+        store.end,
+    )
+    assert closed == {**held, "notes": closed["notes"]}
