@@ -124,8 +124,8 @@ def _of_rows(batch: pa.RecordBatch, starts: npt.NDArray[np.int64]) -> Iterator[S
         yield SegmentTotals.of(segment, places[mine], sizes[mine], crcs[mine])
 
 
-_LOG_COLUMNS: Final = ("physical_offset", "store_size", "body", "body_crc", "magic_code")
-"""The body is read so that its checksum is compared with it."""
+_LOG_COLUMNS: Final = ("physical_offset", "store_size", "body", "body_crc", "magic_code", "topic")
+"""Body and topic are read so that damage of theirs is left out, as of an export."""
 
 Row = dict[str, Any]
 

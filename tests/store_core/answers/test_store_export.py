@@ -170,9 +170,11 @@ def test_another_log_is_refused(log: LogBuilder, tmp_path: Path) -> None:
     assert Verdict.FINDINGS is prove(tmp_path / "other", lake).verdict
 
 
-def test_damage_is_left_out_and_counted(log: LogBuilder, tmp_path: Path) -> None:
+@pytest.mark.parametrize("part", ["size", "body", "topic"])
+def test_damage_is_left_out_and_counted(part: str, log: LogBuilder, tmp_path: Path) -> None:
     damaged = log.records[7]
-    log.flip(damaged.physical_offset + SIZE_AT, 1)
+    at = {"size": SIZE_AT, "body": BODY_AT, "topic": BODY_AT + len(damaged.body) + 1}[part]
+    log.flip(damaged.physical_offset + at)
     store, lake = log.write(tmp_path / "store"), tmp_path / "lake"
     report = export(store, lake)
 
