@@ -347,7 +347,7 @@ class SinkCommit:
         ledger = CommitLedger(sink.ledger, self.file_system)
         unindexed, leaves_index = Unindexed(sink.path, self.file_system), self._leaves_index(root)
         left_before = None if leaves_index else unindexed.begin()
-        with self._open(root, left_before) as store:
+        with self._open(root) as store:
             rows = sum(file.records for file in staged) + self.left_out
             bodies = sum(file.body_sum for file in staged)
             done = ledger.settle(self.transaction, store, rows, bodies) if self.transaction is not None else None
@@ -403,13 +403,12 @@ class SinkCommit:
             unindexed.note(planned.begin_offset)
         self._note(ledger, planned, body_sum, is_committed=False)
 
-    def _open(self, root: Path, unindexed: int | None = None) -> DefaultMessageStore:
+    def _open(self, root: Path) -> DefaultMessageStore:
         # A job that died amid its renames may have left any number of segments after a hole (`staged_append`).
-        config = replace(self.config, commit_log_recover_max_num=_ALL_FILES)
+        # A recovery that deletes the last index file leaves no key out if it begins where the index is safe.
+        config = replace(self.config, commit_log_recover_max_num=_ALL_FILES, message_index_safe=True)
         if self._leaves_index(root):
             config = replace(config, message_index_enable=False)
-        if unindexed is not None:
-            config = replace(config, message_index_safe=True)  # a recovery then leaves no key out
         topics = tuple(names_in(root / BATCH_CONSUME_QUEUE, self.file_system))
         return DefaultMessageStore.open(
             root, config, batch_topics=topics, clock=self.clock, file_system=self.file_system

@@ -7,14 +7,17 @@ import errno
 import random
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import pytest
 
+from store_core import MessageStoreConfig
+from store_core.answers import check
 from store_core.store.sink import commit
 from store_core.store.sink import directory as sink_directory
-from store_core.store.sink.commit import CommitReport, SinkCommit
+from store_core.store.sink.commit import CommitReport, SinkCommit, with_sizes_of
 from store_core.store.sink.directory import SinkDirectory
+from tests.golden_stores import golden_stores, unpack
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.sink.staging import CONFIG, ImpatientClock, bodies_of, check_queues, make_store, stage
 from tests.store_core.store.sink.test_staged_append import CASES, Case, MortalDisk
@@ -24,11 +27,12 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
     from store_core.format.release import Release
-    from store_core.store.message_store_config import MessageStoreConfig
+    from tests.golden_stores import GoldenStore
 
 FIRST, SECOND = f"job-{'0' * 32}", f"job-{'1' * 32}"
 BUDGETS = [pytest.param(20, id="20 points"), pytest.param(100, id="100 points", marks=pytest.mark.soak)]
 SEED = 8
+CRASHED = [golden for golden in golden_stores() if golden.scenario == "crash"]
 
 
 def run_job(
@@ -95,6 +99,22 @@ def blocks_of(case: Case, root: Path) -> int:
     disk.free_blocks = 10**6
     run_job(root, case.added, disk, FIRST)
     return 10**6 - disk.free_blocks
+
+
+@pytest.mark.golden
+@pytest.mark.parametrize("golden", CRASHED, ids=lambda golden: golden.name)
+def test_a_job_on_the_store_of_a_broker_that_was_killed_leaves_no_key_out(
+    golden: GoldenStore, golden_directory: Path, tmp_path: Path
+) -> None:
+    """A recovery deletes index files that the checkpoint does not cover, whose keys are of earlier segments, too."""
+    root = shutil.copytree(unpack(golden, golden_directory).root, tmp_path / "store")
+    with (root / "checkpoint").open("r+b") as checkpoint:
+        checkpoint.seek(16)
+        checkpoint.write(bytes(8))  # no index file was flushed yet
+    config = with_sizes_of(root, MessageStoreConfig(release=cast("Release", golden.release)), FaultyFileSystem())
+    run_job(root, [b"next"], FaultyFileSystem(), FIRST, config=config)
+
+    assert {} == check(root, release=golden.release).counts
 
 
 @pytest.mark.parametrize("points", BUDGETS)
