@@ -349,7 +349,7 @@ class Description:
             with self._noted():
                 found = segment_ends(self.log.segments, verify_crc=True, place_in=partial(_place, begin))[-1]
                 end, time = found.end_offset, known_time(found.last_time)
-        return end, time or self._newest_time()
+        return end, time or (None if end == self.log.begin else self._newest_time())
 
     def _last_queued(self) -> tuple[int, int] | tuple[None, None]:
         """Return the physical offsets at which a queue's last record begins and ends; None without that record."""

@@ -24,6 +24,7 @@ from store_core import (
     read_messages,
 )
 from store_core.answers import bill
+from store_core.answers.info import Info
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
@@ -103,6 +104,15 @@ def test_any_path_of_a_store_leads_to_its_root(given: str, pristine: Path) -> No
     assert pristine == store.root
     assert ("idle", "orders", "payments") == store.topics
     assert Store(pristine).log.segments == store.log.segments
+
+
+def test_an_emptied_log_has_no_last_time_though_its_checkpoint_has_one(root: Path) -> None:
+    for segment in sorted((root / "commitlog").iterdir()):
+        segment.write_bytes(bytes(segment.stat().st_size))
+
+    told = Info().ask(root).to_json()
+    assert Store(root).log.begin == told["log_end"]
+    assert (None, None) == (told["first_time"], told["last_time"])
 
 
 def test_several_segments_are_one_log(pristine: Path) -> None:
