@@ -108,6 +108,7 @@ class DefaultMessageStore(StoreReading):
         clock: Clock | None = None,
         file_system: FileSystem | None = None,
         cleans: bool = False,
+        cuts_messages: bool = True,
         filter_bit_map: FilterBitMap | None = None,
         store_path_commit_log: str | os.PathLike[str] | None = None,
     ) -> Self:
@@ -136,6 +137,8 @@ class DefaultMessageStore(StoreReading):
         cleans : bool
             Delete expired files, and refuse messages when the disk is full, as a broker does by ``fileReservedTime``,
             ``deleteWhen`` and the disk ratios. By default nothing is deleted.
+        cuts_messages : bool
+            Cut off sound messages behind damage, as RocketMQ does when it recovers; if false, refuse such a store.
         filter_bit_map : FilterBitMap, optional
             Returns which SQL92 consumers a message is for, e.g. `ConsumerFilterManager.bit_map`. With the broker's
             ``enableCalcFilterBitMap`` it is called before a record is dispatched to its queue.
@@ -148,6 +151,8 @@ class DefaultMessageStore(StoreReading):
         ------
         StoreLockedError
             If a broker, or another writer, holds the store, or the root above its log.
+        RepairRefusedError
+            If `cuts_messages` is false, and there are such messages.
         StoreNotFoundError
             If there is nothing to read.
         InvalidOptionError
@@ -170,7 +175,7 @@ class DefaultMessageStore(StoreReading):
         config = checked_config(root, config, file_system, use, writes=not read_only)
         setup = StoreSetup(
             root, config, read_only, broker or BrokerConfig(), broker_hooks, frozenset(batch_topics), replicas,
-            clock or SystemClock(), file_system, cleans, filter_bit_map,
+            clock or SystemClock(), file_system, cleans, filter_bit_map, cuts_messages,
         )  # fmt: skip
         store = cls(setup)
         store._open()

@@ -59,6 +59,7 @@ class StoreSetup:
     file_system : FileSystem
     cleans : bool
     filter_bit_map : FilterBitMap, optional
+    cuts_messages : bool
     """
 
     path: Path
@@ -72,6 +73,7 @@ class StoreSetup:
     file_system: FileSystem = field(default_factory=OsFileSystem)
     cleans: bool = False
     filter_bit_map: FilterBitMap | None = None
+    cuts_messages: bool = True
 
     def is_batch_topic(self, topic: str) -> bool:
         """Whether a topic has the attribute ``queue.type=BatchCQ``."""
@@ -127,6 +129,7 @@ class StoreServices:
         )  # fmt: skip
         log.on_moved = self.reput.wakeup
         self.recovery = StoreRecovery(log, self.checkpoint, dispatcher, rules)
+        self.recovery.cuts_messages = setup.cuts_messages
         self.flush_service = FlushConsumeQueueService(config, self.queues, self.checkpoint, clock)
         self._checkpoint_service = FlushCheckpointService(self.checkpoint, clock)
         self.clean = CleanServices(config, log, space, self.queues, self.index, clock)

@@ -10,7 +10,6 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from store_core.errors import InvalidOptionError
 from store_core.format.filter.message_selector import MessageFilter, MessageSelector
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 
 _ROUNDS: Final = 3
-_ID_DIGITS: Final = (32, 56)  # of an IPv4 and an IPv6 address with port and offset, hexadecimal
 
 
 class StoreReading:
@@ -155,19 +153,6 @@ class StoreReading:
     def select_one_message_by_offset(self, physical_offset: int, size: int) -> memoryview | None:
         """Return a view of the record of `size` bytes at a physical offset; None if there is none of that size."""
         return self._records.get_message(physical_offset, size)
-
-    def look_message_by_id(self, msg_id: str) -> MessageExt | None:
-        """Return the message with an offset message id of 32 or 56 hexadecimal digits; None if it is not there."""
-        try:
-            offset = int(msg_id[-16:], 16) if len(msg_id) in _ID_DIGITS and msg_id.isalnum() else -1
-        except ValueError:
-            offset = -1
-        if not 0 <= offset < 1 << 63:
-            raise InvalidOptionError(
-                f"{msg_id!r} is not an offset message id: expected 32 or 56 hexadecimal digits that end in an offset. "
-                "The unique key that producers get is not such an id: use query_message with it as the key."
-            )
-        return self.look_message_by_offset(offset)
 
     # ---- by key
 

@@ -108,8 +108,7 @@ WRITE_OPTIONS: Final = (
         "commit",
         "`all` brings queues and index up to date, `queues` only the queues: the rows' keys are then in the index only "
         "when `commitlog rebuild index` has made it again; `none` leaves that to the next "
-        "program that opens the store, and leaves a file `abort`, so that a broker of any release does "
-        "it",
+        "program that opens the store, and leaves a file `abort`, so that a broker of any release does it",
     ),
     Option("overwriteStore", "false", "commit", 'must be `true` for `mode("overwrite")`: it replaces the whole store'),
     Option(

@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from store_core.errors import SegmentLayoutError, StoreError, UnsupportedStoreError
+from store_core.errors import RepairRefusedError, SegmentLayoutError, StoreError, UnsupportedStoreError
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.record.scan import StopReason
 from store_core.format.words import counted
@@ -185,6 +185,7 @@ class StoreRecovery:
       as of the moment at which the log was followed: what it appends meanwhile is neither damage nor cut.
     * `is_prediction`: Whether this says what RocketMQ would do: then a record that it can't dispatch is a reason to
       refuse the store.
+    * `cuts_messages`: Whether sound messages behind damage are cut off, as RocketMQ does; else the store is refused.
     """
 
     def __init__(self, log: CommitLog, checkpoint: StoreCheckpoint, dispatcher: Dispatcher, rules: QueueRules) -> None:
@@ -201,6 +202,7 @@ class StoreRecovery:
         self.report = RecoveryReport(release=rules.release)
         self.is_live = False
         self.is_prediction = False
+        self.cuts_messages = True
 
     def run(self, *, last_exit_ok: bool) -> RecoveryReport:
         """Load and recover.
@@ -360,6 +362,16 @@ class StoreRecovery:
         kept = end.record_end if end.record_end is not None else min(end.end_offset, found.end_offset)
         if self.is_live:
             found, end = _as_of_now(found, end, kept)
+        behind = found
+        if end.reason is StopReason.UNWRITTEN:  # segments behind one that is not full may be of a job that died
+            until = [file for file in files if file.file_from_offset <= end.end_offset]
+            behind = find_end_of_files(until, verify_crc=self._rules.check_crc)
+        if kept < found.end_offset and not self.cuts_messages and (kept < behind.end_offset or behind.tails):
+            raise RepairRefusedError(
+                f"{end.path}: the log is damaged at offset {end.end_offset}: {end.why}. Sound messages follow up to "
+                f"{found.end_offset}, and a recovery would cut them off. Nothing was cut, and nothing appended. "
+                f"commitlog recover --dry-run lists them, and commitlog salvage --into NEW takes them into a new store"
+            )
         self._note(records=end.records, reason=end.reason, end=found, recovery_end_offset=kept)
         self._note(coverage=recovery_coverage(self._rules, is_whole=not start.number))
         if self._rules.features.keeps_confirmed_offset:

@@ -411,7 +411,7 @@ class SinkCommit:
             config = replace(config, message_index_enable=False)
         topics = tuple(names_in(root / BATCH_CONSUME_QUEUE, self.file_system))
         return DefaultMessageStore.open(
-            root, config, batch_topics=topics, clock=self.clock, file_system=self.file_system
+            root, config, batch_topics=topics, clock=self.clock, file_system=self.file_system, cuts_messages=False
         )
 
     def _leaves_index(self, root: Path) -> bool:

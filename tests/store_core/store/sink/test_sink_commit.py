@@ -8,6 +8,7 @@ import json
 import shutil
 import threading
 import uuid
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,11 +18,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core import DefaultMessageStore, RebuildOptions, rebuild_index
+from store_core import DefaultMessageStore, RebuildOptions, read_messages, rebuild_index
 from store_core.errors import (
     AppendConflictError,
     CorruptRecordError,
     InvalidOptionError,
+    RepairRefusedError,
     StoreLockedError,
     StoreNotFoundError,
     UnsupportedStoreError,
@@ -142,6 +144,32 @@ def test_an_entry_that_was_about_to_be_committed_is_settled_by_the_log(tmp_path:
             ledger.write(LedgerEntry(AppendTransaction("query", 7), entry, is_committed=False))
             assert is_in == (ledger.settle(AppendTransaction("query", 7), store, 2) is not None)
         assert ledger.settle(AppendTransaction("query", 8), store, 2) is None
+
+
+@pytest.mark.parametrize("crashed", [False, True])
+@pytest.mark.parametrize("damage", [b"\0", b"\xff"])
+def test_an_append_cuts_off_no_message_behind_damage(damage: bytes, crashed: bool, tmp_path: Path) -> None:
+    make_store(tmp_path / "sound", [b"%02d" % number * 400 for number in range(30)])
+    records = read_messages(tmp_path / "sound", columns=["physical_offset", "store_size"]).read_all().to_pylist()
+    outcomes = []
+    for record in records:
+        store = shutil.copytree(tmp_path / "sound", tmp_path / f"at-{record['physical_offset']}")
+        number, position = divmod(record["physical_offset"], CONFIG.mapped_file_size_commit_log)
+        with sorted((store / "commitlog").iterdir())[number].open("r+b") as segment:
+            segment.seek(position)
+            segment.write(damage * record["store_size"])
+        if crashed:
+            (store / "abort").touch()
+        before = read_messages(store, columns=["body"], mode="DROPMALFORMED").read_all()["body"].to_pylist()
+        outcomes.append("refused")
+        with suppress(RepairRefusedError):
+            commit(store, [b"new"])
+            outcomes[-1] = "appended"
+        after = read_messages(store, columns=["body"], mode="DROPMALFORMED").read_all()["body"].to_pylist()
+        assert before == after[: len(before)], record
+
+    assert {"appended", "refused"} == set(outcomes)
+    assert "appended" == outcomes[-1]
 
 
 def test_an_append_is_not_made_twice_after_a_later_one_was_interrupted(tmp_path: Path) -> None:
