@@ -362,16 +362,16 @@ class StoreRecovery:
         kept = end.record_end if end.record_end is not None else min(end.end_offset, found.end_offset)
         if self.is_live:
             found, end = _as_of_now(found, end, kept)
-        behind = found
-        if end.reason is StopReason.UNWRITTEN:  # segments behind one that is not full may be of a job that died
+        if kept < found.end_offset and not self.cuts_messages:
             until = [file for file in files if file.file_from_offset <= end.end_offset]
             behind = find_end_of_files(until, verify_crc=self._rules.check_crc)
-        if kept < found.end_offset and not self.cuts_messages and (kept < behind.end_offset or behind.tails):
-            raise RepairRefusedError(
-                f"{end.path}: the log is damaged at offset {end.end_offset}: {end.why}. Sound messages follow up to "
-                f"{found.end_offset}, and a recovery would cut them off. Nothing was cut, and nothing appended. "
-                f"commitlog recover --dry-run lists them, and commitlog salvage --into NEW takes them into a new store"
-            )
+            # A job that died amid its renames leaves segments behind one that is not full: these have to go.
+            if end.reason is not StopReason.UNWRITTEN or kept < behind.end_offset or behind.tails:
+                raise RepairRefusedError(
+                    f"{end.path}: the log is damaged at offset {end.end_offset}: {end.why}. Sound messages follow up "
+                    f"to {found.end_offset}, and a recovery would cut them off. Nothing was cut, and nothing appended. "
+                    f"commitlog recover --dry-run lists them, commitlog salvage --into NEW takes them into a new store"
+                )
         self._note(records=end.records, reason=end.reason, end=found, recovery_end_offset=kept)
         self._note(coverage=recovery_coverage(self._rules, is_whole=not start.number))
         if self._rules.features.keeps_confirmed_offset:
