@@ -62,8 +62,7 @@ READ_OPTIONS: Final = (
         "what",
         "what a row is: a message, or what is beside the log: `consumequeue`, `index`, `segments`, `topics`, "
         "`consumer_offsets`, `subscription_groups`, `delay_offsets`, `checkpoint`, `timerlog`, `timerwheel` or "
-        "`rocksdbstore`. [Views](views.md) have their own "
-        "columns, and take some of these options",
+        "`rocksdbstore`. [Views](views.md) have their own columns, and take some of these options",
     ),
     Option(
         "release",

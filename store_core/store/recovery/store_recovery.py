@@ -365,8 +365,9 @@ class StoreRecovery:
         if kept < found.end_offset and not self.cuts_messages:
             until = [file for file in files if file.file_from_offset <= end.end_offset]
             behind = find_end_of_files(until, verify_crc=self._rules.check_crc)
-            # A job that died amid its renames leaves segments behind one that is not full: these have to go.
-            if end.reason is not StopReason.UNWRITTEN or kept < behind.end_offset or behind.tails:
+            # A job that died amid its renames has rewound the checkpoint; its segments, behind a hole, have to go.
+            is_left = end.reason is StopReason.UNWRITTEN and not self._checkpoint.physic_msg_timestamp
+            if not is_left or kept < behind.end_offset or behind.tails:
                 raise RepairRefusedError(
                     f"{end.path}: the log is damaged at offset {end.end_offset}: {end.why}. Sound messages follow up "
                     f"to {found.end_offset}, and a recovery would cut them off. Nothing was cut, and nothing appended. "

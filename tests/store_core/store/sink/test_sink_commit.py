@@ -147,7 +147,7 @@ def test_an_entry_that_was_about_to_be_committed_is_settled_by_the_log(tmp_path:
 
 
 @pytest.mark.parametrize("crashed", [False, True])
-@pytest.mark.parametrize("damage", [b"\0", b"\xff"])
+@pytest.mark.parametrize("damage", [b"\0", b"\xff", b""], ids=["zeros", "garbage", "zeros to the segment's end"])
 def test_an_append_cuts_off_no_message_behind_damage(damage: bytes, crashed: bool, tmp_path: Path) -> None:
     make_store(tmp_path / "sound", [b"%02d" % number * 400 for number in range(30)])
     records = read_messages(tmp_path / "sound", columns=["physical_offset", "store_size"]).read_all().to_pylist()
@@ -157,7 +157,7 @@ def test_an_append_cuts_off_no_message_behind_damage(damage: bytes, crashed: boo
         number, position = divmod(record["physical_offset"], CONFIG.mapped_file_size_commit_log)
         with sorted((store / "commitlog").iterdir())[number].open("r+b") as segment:
             segment.seek(position)
-            segment.write(damage * record["store_size"])
+            segment.write(damage * record["store_size"] or bytes(CONFIG.mapped_file_size_commit_log - position))
         if crashed:
             (store / "abort").touch()
         before = read_messages(store, columns=["body"], mode="DROPMALFORMED").read_all()["body"].to_pylist()
