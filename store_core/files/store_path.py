@@ -268,16 +268,13 @@ def root_at(place: Path) -> Path:
         return place
     directory = place if place.is_dir() else place.parent
     member_root = root_of_member(directory)
-    if member_root is not None and not _has_log(directory):  # a root may be named like a member
+    has_log = (directory / COMMIT_LOG).is_dir() or any(dledger_logs(directory, OsFileSystem()))
+    if member_root is not None and not has_log:  # a root may be named like a member
         return member_root
     if is_root(directory, OsFileSystem()):
         return directory
     is_log = directory != place or directory.name == COMMIT_LOG or is_root(directory.parent, OsFileSystem())
     return directory.parent if is_log else directory
-
-
-def _has_log(directory: Path) -> bool:
-    return (directory / COMMIT_LOG).is_dir() or any(dledger_logs(directory, OsFileSystem()))
 
 
 def places_of(paths: StorePaths) -> list[Path]:

@@ -346,7 +346,9 @@ class SinkCommit:
         sink = SinkDirectory(root, self.file_system)
         ledger = CommitLedger(sink.ledger, self.file_system)
         unindexed, leaves_index = Unindexed(sink.path, self.file_system), self._leaves_index(root)
-        left_before = None if leaves_index else unindexed.begin()
+        has_index = any(files_in([root / INDEX_DIRECTORY], self.file_system))  # else it would begin amid the log
+        is_completed = self.config.message_index_enable and not leaves_index
+        left_before = (unindexed.begin() if has_index else 0) if is_completed else None
         with self._open(root) as store:
             rows = sum(file.records for file in staged) + self.left_out
             bodies = sum(file.body_sum for file in staged)
@@ -377,7 +379,8 @@ class SinkCommit:
         elif left_before is not None:
             _LOG.warning(
                 "%s: keys of records from offset %d on are not in the index: an append with rebuild=queues left them "
-                "out, and another writer has indexed later ones since. commitlog rebuild index %s --replace adds them",
+                "out, or its files were deleted, and another writer has indexed later ones since. "
+                "commitlog rebuild index %s --replace adds them",
                 *(root, left_before, root),
             )
         self.file_system.remove_directory(sink.segments / self.job)

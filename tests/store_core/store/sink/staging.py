@@ -115,6 +115,6 @@ def check_queues(root: Path) -> int:
 def commit(root: Path, bodies: list[bytes], job: str = JOB, **settings: Any) -> Any:  # noqa: ANN401 -- a report
     """Stage and commit messages with these bodies."""
     disk = settings.pop("file_system", None) or FaultyFileSystem()
-    sink = SinkCommit(root, job, CONFIG, ImpatientClock(), disk, **settings)
+    sink = SinkCommit(root, job, settings.pop("config", CONFIG), ImpatientClock(), disk, **settings)
     directory = SinkDirectory(root, disk).claim(job, "me", "1")
     return sink.run([stage(directory / "part", bodies)])
