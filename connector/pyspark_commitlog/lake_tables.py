@@ -19,8 +19,7 @@ from pyspark.sql import functions as F  # noqa: N812 -- its usual name
 from pyspark_commitlog.schema import dataframe_schema
 from pyspark_commitlog.spark_errors import spark_words
 from store_core.errors import CorruptRecordError, InvalidOptionError, UnsupportedStoreError
-from store_core.store.export.lake_files import LAKE_SCHEMA, NO_DAY_NAME
-from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
+from store_core.store.export.lake_files import LAKE_SCHEMA, NO_DAY_NAME, SegmentTotals, totals_by_segment
 
 if TYPE_CHECKING:
     import os

@@ -24,8 +24,7 @@ from store_core.format.words import counted
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import find_end
 from store_core.store.export.export_ledger import LEDGER, ExportEntry, ExportLedger
-from store_core.store.export.lake_files import LakeFile, PartitionWriters
-from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
+from store_core.store.export.lake_files import LakeFile, PartitionWriters, SegmentTotals, totals_by_segment
 from store_core.store.parts import EachPart
 from store_core.store.read.follow.log_follower import NO_LIMITS, LogFollower
 from store_core.store.read.follow.log_segments import LogSegments, find_continuation

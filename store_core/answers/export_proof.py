@@ -24,7 +24,7 @@ from store_core.format.columnar.arrow_slices import binary_parts
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.words import counted
 from store_core.snapshot.log import Log
-from store_core.store.export.segment_totals import SegmentTotals, totals_by_segment
+from store_core.store.export.lake_files import SegmentTotals, totals_by_segment
 from store_core.store.parts import EachPart
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import OffsetBound, ReadMode

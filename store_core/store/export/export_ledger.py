@@ -8,7 +8,7 @@ An export becomes visible in these steps, each on disk before the next one begin
 3. Each file is renamed to its partition.
 4. The entry is renamed to ``NUMBER.json``.
 
-An export into a table (`store_core.store.export.export_ledger`) becomes visible by one append to it in place of step 3;
+An export into a table (`store_core.store.export.lake_table`) becomes visible by one append to it in place of step 3;
 then the staged files are deleted.
 
 A run that finds a pending entry finishes steps 3 and 4 before anything else; one that finds staged files without it
@@ -26,9 +26,8 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreError
 from store_core.files.file_system import FileSystem, write_file
-from store_core.store.export.lake_files import LakeFile
+from store_core.store.export.lake_files import LakeFile, SegmentTotals
 from store_core.store.export.lake_table import LakeTable, TableCommit, TableRows
-from store_core.store.export.segment_totals import SegmentTotals
 from store_core.store.read.follow.log_position import LogPosition
 
 if TYPE_CHECKING:

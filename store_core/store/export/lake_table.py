@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from pathlib import Path
 
-    from store_core.store.export.segment_totals import SegmentTotals
+    from store_core.store.export.lake_files import SegmentTotals
     from store_core.store.parts import Engine
 
 

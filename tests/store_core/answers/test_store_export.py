@@ -29,8 +29,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.store.export import lake_files
 from store_core.store.export.export_ledger import ExportLedger
-from store_core.store.export.lake_files import partition_directory
-from store_core.store.export.segment_totals import SegmentTotals
+from store_core.store.export.lake_files import SegmentTotals, partition_directory
 from store_core.store.parts import InProcess
 from tests.builders import BODY_AT, SIZE_AT, LogBuilder, Record
 from tests.store_core.fakes import DeadDiskError, MortalFileSystem
