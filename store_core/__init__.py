@@ -14,7 +14,7 @@ Examples
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from store_core.lazy_names import lazy_names
 from store_core.version import __version__
@@ -124,53 +124,5 @@ __all__ = [
     "unwrap_inner_batch",
 ]
 
-_NAMES: Final = {
-    "store_core.answers.rebuild": ("RebuildResult", "plan_rebuild", "rebuild_consume_queue", "rebuild_index"),
-    "store_core.errors": (
-        "CorruptRecordError",
-        "FilterError",
-        "InvalidOptionError",
-        "LostWorkerError",
-        "RepairRefusedError",
-        "SegmentLayoutError",
-        "SegmentVanishedError",
-        "StoreAccessError",
-        "StoreError",
-        "StoreLockedError",
-        "StoreNotFoundError",
-        "UnsafeSizeError",
-        "UnsupportedStoreError",
-    ),
-    "store_core.files.storage": ("Moved",),
-    "store_core.format.filter.message_selector": ("MessageSelector",),
-    "store_core.format.message": (
-        "AppendMessageResult",
-        "AppendMessageStatus",
-        "Message",
-        "MessageExt",
-        "PutMessageStatus",
-    ),
-    "store_core.format.record.decode": ("InnerMessage", "unwrap_inner_batch"),
-    "store_core.queue.consume_queue.queue_search": ("BoundaryType",),
-    "store_core.snapshot.store": ("Store", "StoreKind", "store_at", "stores_of"),
-    "store_core.store.get_message": ("GetMessageResult", "GetMessageStatus", "QueryMessageResult"),
-    "store_core.store.message_store": ("DefaultMessageStore",),
-    "store_core.store.message_store_config": ("BrokerConfig", "MessageStoreConfig"),
-    "store_core.store.put.put_result": ("AppendBatchResult", "PutMessageResult"),
-    "store_core.store.read.lookup.explanation": ("ReadExplanation",),
-    "store_core.store.read.message_reader": ("read_range",),
-    "store_core.store.read.option_values": ("ReadMode",),
-    "store_core.store.read.ranges": ("ReadRange",),
-    "store_core.store.read.read_messages": ("explain", "read_messages"),
-    "store_core.store.read.read_options": ("ReadOptions",),
-    "store_core.store.read.read_plan": ("ReadPlan", "plan_ranges"),
-    "store_core.store.rebuild.plan": ("RebuildOptions", "RebuildPlan"),
-    "store_core.store.rebuild.report": ("RebuildReport",),
-    "store_core.store.recovery.recovery_report": ("RecoveryDecision", "RecoveryReport"),
-    "store_core.views.sql": ("sql",),
-    "store_core.views.view": ("read_view",),
-}
-"""Module -> the names here that it has."""
-
 if not TYPE_CHECKING:  # type checkers look at the imports above, and know what is not there
-    __getattr__ = lazy_names(__name__, _NAMES)
+    __getattr__ = lazy_names(__name__)

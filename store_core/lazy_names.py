@@ -4,29 +4,44 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
 
-def lazy_names(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a package whose names live in other modules.
+def lazy_names(package: str) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a package that imports its names under ``if TYPE_CHECKING``.
 
     * `package`: The package's ``__name__``.
-    * `modules`: Module -> the names in the package that it has, under the same names.
 
-    Returns: Imports what a name stands for and keeps it in the package. Raises `AttributeError` for other names.
+    Returns: Runs the import of a name, and keeps what it finds in the package. Raises `AttributeError` for other names.
     """
-    homes = {name: module for module, names in modules.items() for name in names}
 
     def find(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for
-        if name not in homes:
+        module = _homes(package).get(name)
+        if module is None:
             message = f"module {package!r} has no attribute {name!r}"
             raise AttributeError(message, name=name)
-        found = getattr(import_module(homes[name]), name)
+        found = getattr(import_module(module), name)
         setattr(sys.modules[package], name, found)
         return found
 
     return find
+
+
+@cache
+def _homes(package: str) -> dict[str, str]:
+    """Name -> module, as the package's ``from module import name`` say it, those included that never run."""
+    from dis import get_instructions  # noqa: PLC0415 -- most programs look no name of a package up
+
+    loader: Any = sys.modules[package].__loader__
+    homes, module = {}, ""
+    for step in get_instructions(loader.get_code(package)):  # there is code even where there is no source
+        if step.opname == "IMPORT_NAME":
+            module = step.argval
+        elif step.opname == "IMPORT_FROM":
+            homes[step.argval] = module
+    return homes

@@ -6,7 +6,7 @@ The names are imported when they are first looked up.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from store_core.lazy_names import lazy_names
 
@@ -95,32 +95,5 @@ __all__ = [
     "transactions",
 ]
 
-_NAMES: Final = {
-    "store_core.answers.answer": ("Answer", "processes"),
-    "store_core.answers.diff_report": ("DiffReport",),
-    "store_core.answers.export_job": ("ExportReport",),
-    "store_core.answers.export_proof": ("ProofReport",),
-    "store_core.answers.info": ("Info", "InfoReport"),
-    "store_core.answers.log_diff": ("Diff", "diff"),
-    "store_core.answers.log_salvage": ("Salvage", "SalvageReport", "salvage"),
-    "store_core.answers.message_trace": ("Trace", "TraceReport", "trace"),
-    "store_core.answers.repair_plan": ("RepairPlan", "RepairReport"),
-    "store_core.answers.store_bill": ("Bill", "BillReport", "bill"),
-    "store_core.answers.store_check": ("Check", "CheckReport", "check"),
-    "store_core.answers.store_dead_letters": ("DeadLetters", "DeadLettersReport", "dead_letters"),
-    "store_core.answers.store_delays": ("Delays", "DelaysReport", "delays"),
-    "store_core.answers.store_export": ("Export", "export", "prove"),
-    "store_core.answers.store_lag": ("Lag", "LagReport", "lag"),
-    "store_core.answers.store_producers": ("Producers", "ProducersReport", "producers"),
-    "store_core.answers.store_recover": ("Recover", "RecoverReport", "recover"),
-    "store_core.answers.store_redact": ("Redact", "RedactReport", "redact"),
-    "store_core.answers.store_repair": ("RepairCommand", "plan_repair", "repair"),
-    "store_core.answers.store_replay": ("Replay", "ReplayReport", "replay"),
-    "store_core.answers.store_retention": ("Retention", "RetentionReport", "retention"),
-    "store_core.answers.store_transactions": ("Transactions", "TransactionsReport", "transactions"),
-    "store_core.store.compared_log": ("DiffBy",),
-}
-"""Module -> the names here that it has."""
-
 if not TYPE_CHECKING:  # type checkers look at the imports above, and know what is not there
-    __getattr__ = lazy_names(__name__, _NAMES)
+    __getattr__ = lazy_names(__name__)

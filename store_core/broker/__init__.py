@@ -14,7 +14,7 @@ The names are imported when they are first looked up.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from store_core.lazy_names import lazy_names
 
@@ -72,31 +72,5 @@ __all__ = [
     "transaction_state",
 ]
 
-_NAMES: Final = {
-    "store_core.broker.consumer_filter": ("SubscriptionData",),
-    "store_core.broker.consumer_filter_manager": ("ConsumerFilterManager",),
-    "store_core.broker.consumer_loop": ("Waiting", "follow"),
-    "store_core.broker.consumer_offset": ("ConsumerOffsetManager", "DelayOffsetTable", "FlushConsumerOffsetService"),
-    "store_core.broker.pull_checks": (
-        "PullChecks",
-        "PullMessageRequest",
-        "PullMessageResponse",
-        "PullSysFlag",
-        "ResponseCode",
-    ),
-    "store_core.broker.pull_message_processor": ("PullMessageProcessor", "PullRequestHoldService"),
-    "store_core.broker.schedule_message_service": ("ScheduleMessageService",),
-    "store_core.broker.subscription_group": (
-        "ConsumerGroupInfo",
-        "MessageModel",
-        "RegisteredSubscription",
-        "SubscriptionGroupManager",
-        "TopicConfigManager",
-    ),
-    "store_core.broker.transactions": ("Transaction", "TransactionState", "TransactionStatus", "transaction_state"),
-    "store_core.snapshot.config": ("Permission", "SubscriptionGroupConfig", "TopicConfig"),
-}
-"""Module -> the names here that it has."""
-
 if not TYPE_CHECKING:  # type checkers look at the imports above, and know what is not there
-    __getattr__ = lazy_names(__name__, _NAMES)
+    __getattr__ = lazy_names(__name__)

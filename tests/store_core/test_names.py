@@ -3,32 +3,63 @@
 
 from __future__ import annotations
 
+import ast
+import compileall
+import inspect
+import re
+import shutil
 from importlib import import_module
 from typing import TYPE_CHECKING
 
 import pytest
 
 import store_core
+import store_core.answers
+import store_core.broker
 from tests.builders import LogBuilder
 from tests.short_lived import run_python
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
 
 
-HOMES = {name: module for module, names in store_core._NAMES.items() for name in names}
+PACKAGES = (store_core, store_core.answers, store_core.broker)
 
 
-@pytest.mark.parametrize("name", store_core.__all__)
-def test_a_name_is_that_of_the_module_that_has_it(name: str) -> None:
-    home = HOMES.get(name, "store_core")
-
-    assert getattr(store_core, name) is getattr(import_module(home), name)
-    assert name in dir(store_core)
+def homes(package: ModuleType) -> dict[str, str]:
+    """Return the module of each public name, as the package's source says it."""
+    imports = [node for node in ast.walk(ast.parse(inspect.getsource(package))) if isinstance(node, ast.ImportFrom)]
+    return {name.name: str(each.module) for each in imports for name in each.names if name.name in package.__all__}
 
 
-def test_all_names_and_no_others_have_a_module() -> None:
-    assert set(HOMES) | {"__version__"} == set(store_core.__all__)
+@pytest.mark.parametrize(
+    ("package", "name"), [(package, name) for package in PACKAGES for name in package.__all__], ids=str
+)
+def test_a_name_is_that_of_the_module_that_has_it(package: ModuleType, name: str) -> None:
+    assert getattr(package, name) is getattr(import_module(homes(package)[name]), name)
+    assert name in dir(package)
+
+
+def test_names_are_found_in_an_archive_and_without_sources(tmp_path: Path) -> None:
+    compiled = tmp_path / "compiled"
+    package = compiled / "few"
+    package.mkdir(parents=True)
+    (package / "home.py").write_text("there = 'found'")
+    (package / "__init__.py").write_text(
+        "from store_core.lazy_names import lazy_names\n\n"
+        "TYPE_CHECKING = False\nif TYPE_CHECKING:\n    from few.home import there\n\n"
+        "__getattr__ = lazy_names(__name__)\n"
+    )
+    archive = shutil.make_archive(str(tmp_path / "archive"), "zip", compiled)
+    compileall.compile_dir(package, legacy=True, quiet=1)
+    for source in package.glob("*.py"):
+        source.unlink()
+
+    for place in (archive, str(compiled)):
+        code = f"import sys; sys.path.insert(0, {place!r}); import few; print(few.__file__, few.there)"
+
+        assert re.fullmatch(f"{place}.* found", run_python(code, tmp_path))
 
 
 def test_a_name_that_is_not_there_is_an_attribute_error() -> None:
