@@ -10,7 +10,7 @@ import numpy as np
 
 from store_core.format.columnar.lockstep import scan
 from store_core.format.record.decode import decode_message
-from store_core.format.record.scan import Framing, RecordCheck, Scan, StopReason, check_record, follow_chain
+from store_core.format.record.scan import Framing, RecordCheck, Scan, StopReason, check_record, follow_frames
 from store_core.format.segment_view import SegmentView
 from tests.builders import Record
 
@@ -52,7 +52,7 @@ class Segment:
     def scan(self, *, verify_crc: bool = False) -> Scan:
         """Follow the chain; without checksums, check that the vectorised walk agrees."""
         data = memoryview(bytes(self.data))
-        followed = follow_chain(data, start_offset=self.start_offset, verify_crc=verify_crc)
+        followed = follow_frames(data, start_offset=self.start_offset, verify_crc=verify_crc)
         if not verify_crc:
             assert_same_scan(followed, scan(np.frombuffer(data, np.uint8), start_offset=self.start_offset))
         return followed

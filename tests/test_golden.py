@@ -22,7 +22,7 @@ from store_core.format.columnar.records import Records
 from store_core.format.columns import COLUMNS, STORE
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
-from store_core.format.record.scan import StopReason, follow_chain
+from store_core.format.record.scan import StopReason, follow_frames
 from tests.golden_stores import (
     GoldenStore,
     Row,
@@ -48,7 +48,7 @@ ALL = [column.name for column in COLUMNS if column.name != STORE]  # whose value
 def scalar_rows(segment: Path, parser: PropertyParser) -> list[Row]:
     """Read a segment record by record."""
     data, start_offset = memoryview(segment.read_bytes()), int(segment.name)
-    starts = follow_chain(data, start_offset=start_offset, verify_crc=True).starts.tolist()
+    starts = follow_frames(data, start_offset=start_offset, verify_crc=True).starts.tolist()
     return message_rows((decode_message(data, start, start_offset, parser=parser) for start in starts), segment.name)
 
 
@@ -104,7 +104,7 @@ def test_small_batches_give_the_same_rows(golden_store: UnpackedStore) -> None:
 def test_cursors_and_chain_find_the_same_records(golden_store: UnpackedStore) -> None:
     for segment in golden_store.segments:
         data, start_offset = segment.read_bytes(), int(segment.name)
-        expected = follow_chain(memoryview(data), start_offset=start_offset)
+        expected = follow_frames(memoryview(data), start_offset=start_offset)
         for lanes in (None, 1, 100, 1000):
             assert_same_scan(expected, scan(np.frombuffer(data, np.uint8), start_offset=start_offset, lanes=lanes))
 
@@ -112,7 +112,7 @@ def test_cursors_and_chain_find_the_same_records(golden_store: UnpackedStore) ->
 def test_segments_end_as_rocketmq_ended_them(golden_store: UnpackedStore) -> None:
     """All but the last end with a blank record, the last one with zeros, or with its damage."""
     ends = [
-        follow_chain(memoryview(path.read_bytes()), start_offset=int(path.name), verify_crc=True)
+        follow_frames(memoryview(path.read_bytes()), start_offset=int(path.name), verify_crc=True)
         for path in golden_store.segments
     ]
     written = [end for end in ends if end.stop]

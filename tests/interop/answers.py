@@ -11,7 +11,7 @@ from store_core import read_messages
 from store_core.format.columns import COLUMNS, CORRUPT_RECORD, STORE
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
-from store_core.format.record.scan import follow_chain
+from store_core.format.record.scan import follow_frames
 from tests.golden_stores import Row, message_rows, table_rows
 
 if TYPE_CHECKING:
@@ -136,7 +136,7 @@ def read_rows_one_by_one(store: Path, release: str) -> list[Row]:
     rows, parser = [], PropertyParser.of_release(release)
     for segment in sorted(store.joinpath("commitlog").iterdir()):
         data, start_offset = memoryview(segment.read_bytes()), int(segment.name)
-        starts = follow_chain(data, start_offset=start_offset, verify_crc=True).starts.tolist()
+        starts = follow_frames(data, start_offset=start_offset, verify_crc=True).starts.tolist()
         messages = (decode_message(data, start, start_offset, parser=parser) for start in starts)
         rows += message_rows(messages, segment.name)
     return rows

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.format.record.scan import StopReason, follow_chain
+from store_core.format.record.scan import StopReason, follow_frames
 from tests.interop.answers import answer_rows
 from tests.interop.ours import append_all, put_all, result_json
 
@@ -123,7 +123,7 @@ def _segments(store: Path, scenario: Scenario, *, stale_fill: bool) -> dict[str,
 
 
 def _without_fill(data: bytes) -> bytes:
-    scan = follow_chain(memoryview(data), start_offset=None)
+    scan = follow_frames(memoryview(data), start_offset=None)
     if scan.reason is not StopReason.END_OF_FILE:
         return data
     return data[: scan.stop + _BLANK_SIZE].ljust(len(data), b"\0")

@@ -5,7 +5,7 @@ A chain is sequential: where a record starts is known only from the one before. 
 *look* like record starts, one cursor (a lane) walks from each, and all step together. A lane ends at the next cut.
 Whether a cut was a true start is decided afterwards: the chain is followed from its first record, lane by lane, and a
 lane counts only if the chain arrives exactly at its cut. Where it does not (inside a body that holds whole records,
-say), single steps lead to the next lane. The result equals that of `store_core.format.record.scan.follow_chain` for
+say), single steps lead to the next lane. The result equals that of `store_core.format.record.scan.follow_frames` for
 every input.
 """
 

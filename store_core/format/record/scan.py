@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record starts in a segment, found by following the chain of lengths, and why the chain ends.
 
-`check_record` and `follow_chain` are the definition; `store_core.format.columnar.lockstep` returns the same result
+`check_record` and `follow_frames` are the definition; `store_core.format.columnar.lockstep` returns the same result
 faster.
 
 A record is trusted only because a chain of records leads to it from the segment's start. Magic codes found by searching
@@ -207,30 +207,6 @@ def _topic_length(data: memoryview, position: int, version: MagicCode) -> int:
     return int.from_bytes(data[position : position + 1], signed=True)
 
 
-def follow_chain(
-    data: memoryview,
-    begin: int = 0,
-    end: int | None = None,
-    start_offset: int | None = 0,
-    *,
-    verify_crc: bool = False,
-) -> Scan:
-    """Follow records one by one from `begin` until one starts at or after `end`, or none follows.
-
-    The readable definition of `store_core.format.columnar.lockstep.scan`; parameters as there.
-    """
-    limit = len(data) if end is None else end
-    starts: list[int] = []
-    position = begin
-    while position < limit:
-        check = check_record(data, position, start_offset, verify_crc=verify_crc)
-        if check.reason is not None:
-            return Scan(np.array(starts, np.int64), position, check.reason)
-        starts.append(position)
-        position += check.size
-    return Scan(np.array(starts, np.int64), position, StopReason.LIMIT)
-
-
 ENTRY_DTYPE: Final = unit_dtype(DLEDGER_ENTRY_HEAD)
 ENTRY_HEAD_SIZE: Final = ENTRY_DTYPE.itemsize
 """Bytes of an entry before its record (DLedger: ``DLedgerEntry.BODY_OFFSET``)."""
@@ -404,19 +380,18 @@ def follow_frames(  # noqa: PLR0913 -- where to look, and what for
     start_offset: int | None = 0,
     framing: Framing = Framing.RECORDS,
     *,
+    verify_crc: bool = False,
     previous: int = -1,
 ) -> Scan:
     """Follow frames one by one from `begin` until one starts at or after `end`, or none follows.
 
     The readable definition of `store_core.format.columnar.lockstep.scan`; parameters as there.
     """
-    if framing is Framing.RECORDS:
-        return follow_chain(data, begin, end, start_offset)
     limit = len(data) if end is None else end
     starts: list[int] = []
     position = begin
     while position < limit:
-        check = check_entry(data, position, start_offset, previous=previous)
+        check = check_frame(data, position, start_offset, framing, verify_crc=verify_crc, previous=previous)
         if check.reason is not None:
             return Scan(np.array(starts, np.int64), position, check.reason)
         starts.append(position)

@@ -20,7 +20,6 @@ from store_core.format.record.scan import (
     StopReason,
     check_frame,
     check_record,
-    follow_chain,
     follow_frames,
 )
 from store_core.format.salvage import CandidateFinder, Damage, SalvageWalk
@@ -393,7 +392,7 @@ def test_bodies_are_read_twice_at_most_even_if_they_are_nested_a_thousand_times(
 
 @given(logs() | layouts())
 def test_as_long_as_nothing_is_broken_the_walk_is_the_chain(log: Log) -> None:
-    chain = follow_chain(memoryview(log.data), start_offset=log.start_offset)
+    chain = follow_frames(memoryview(log.data), start_offset=log.start_offset)
     found = walked(log.data, log.start_offset)
 
     assert found.starts[: chain.starts.size] == chain.starts.tolist()
@@ -407,7 +406,7 @@ def test_parts_are_sound_and_leave_nothing_out(log: Log, only_newer: bool, is_gr
     position = 0
     for part in found.parts:
         if isinstance(part, Window):
-            chain = follow_chain(memoryview(log.data), position, part.stop, log.start_offset)
+            chain = follow_frames(memoryview(log.data), position, part.stop, log.start_offset)
             assert part.starts.tolist() == chain.starts.tolist()
             position = part.stop
         else:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import read_messages
-from store_core.format.record.scan import follow_chain
+from store_core.format.record.scan import follow_frames
 from store_core.views import segments
 from tests.builders import SIZE_AT, LogBuilder
 from tests.viewed_store import column, rows_of
@@ -121,7 +121,7 @@ def test_counts_and_ends_are_those_of_the_chain(
     plan_end = read_messages(root, columns="physical_offset,store_size", mode="DROPMALFORMED").read_all().to_pylist()
     for row in rows_of(root, "segments", "segment,start_offset,messages,data_end,stop_reason,is_last"):
         content = (root / "commitlog" / row["segment"]).read_bytes()
-        expected = follow_chain(memoryview(content), 0, None, row["start_offset"])
+        expected = follow_frames(memoryview(content), 0, None, row["start_offset"])
         if not row["is_last"]:
             end = row["start_offset"] + expected.stop
             assert (len(expected.starts), end, expected.reason.name) == (

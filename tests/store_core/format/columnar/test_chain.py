@@ -19,7 +19,7 @@ from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.lockstep import find_candidate, scan
 from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.format.log_end import find_walk_starts
-from store_core.format.record.scan import follow_chain
+from store_core.format.record.scan import follow_frames
 from store_core.format.segment_view import SegmentView
 from tests.builders import BODY_AT, BODY_LENGTH_AT, MAGIC_AT, SIZE_AT, Record
 from tests.segment import Segment, assert_same_scan
@@ -52,7 +52,7 @@ def damaged_log(at: int, value: int) -> tuple[Log, int]:
 
 @given(mutated(logs() | layouts()))
 def test_the_sound_part_of_a_chain_is_the_definition(log: Log) -> None:
-    expected = follow_chain(memoryview(log.data), start_offset=log.start_offset)
+    expected = follow_frames(memoryview(log.data), start_offset=log.start_offset)
     sound = chain_of(log).followed_sound()
 
     assert starts_of(sound.kept) == expected.starts.tolist()
@@ -114,7 +114,7 @@ def assert_scans_as_chain(
     first = -buffer.ctypes.data % 8 + shift
     raw = buffer[first : first + len(log.data)]
     raw[:] = np.frombuffer(log.data, np.uint8)
-    expected = follow_chain(memoryview(log.data), begin, end, start_offset)
+    expected = follow_frames(memoryview(log.data), begin, end, start_offset)
 
     assert_same_scan(expected, scan(raw, begin, end, start_offset, lanes=lanes))
 

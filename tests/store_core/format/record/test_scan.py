@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from store_core.format.layout import MIN_RECORD_SIZE
-from store_core.format.record.scan import StopReason, check_record, follow_chain
+from store_core.format.record.scan import StopReason, check_record, follow_frames
 from tests import builders
 from tests.builders import BODY_AT, BODY_LENGTH_AT, CRC_AT, MAGIC_AT, PHYSICAL_OFFSET_AT, SIZE_AT, SYS_FLAG_AT, Record
 from tests.segment import Segment
@@ -207,7 +207,7 @@ def test_a_head_wider_than_its_record_is_damage(log: Segment, sys_flag: int) -> 
 
 def test_a_record_that_belongs_elsewhere_passes_where_nobody_asks_as_in_java(log: Segment) -> None:
     log.append(b"one", b"two").put(PHYSICAL_OFFSET_AT, ">q", 0)
-    found = follow_chain(memoryview(log.data), start_offset=None)
+    found = follow_frames(memoryview(log.data), start_offset=None)
 
     assert found.starts.tolist() == log.starts
 
@@ -252,21 +252,21 @@ def test_reading_ends_with_the_last_record_that_starts_before_the_end(log: Segme
     data = memoryview(log.data)
     _, two, three = log.starts
 
-    assert follow_chain(data, 0, two).starts.tolist() == [0]
-    assert follow_chain(data, 0, two + 1).starts.tolist() == [0, two]
-    assert follow_chain(data, 0, two + 1).stop == three
-    assert follow_chain(data, 0, two + 1).reason is StopReason.LIMIT
+    assert follow_frames(data, 0, two).starts.tolist() == [0]
+    assert follow_frames(data, 0, two + 1).starts.tolist() == [0, two]
+    assert follow_frames(data, 0, two + 1).stop == three
+    assert follow_frames(data, 0, two + 1).reason is StopReason.LIMIT
 
 
 def test_reading_begins_where_it_is_told(log: Segment) -> None:
     log.append(b"one", b"two", b"three")
 
-    assert follow_chain(memoryview(log.data), log.starts[1]).starts.tolist() == log.starts[1:]
+    assert follow_frames(memoryview(log.data), log.starts[1]).starts.tolist() == log.starts[1:]
 
 
 def test_nothing_is_read_of_an_empty_range(log: Segment) -> None:
     log.append(b"one")
-    found = follow_chain(memoryview(log.data), 0, 0)
+    found = follow_frames(memoryview(log.data), 0, 0)
 
     assert (found.starts.tolist(), found.stop, found.reason) == ([], 0, StopReason.LIMIT)
 
