@@ -141,7 +141,7 @@ class PropertyFinder:
         rest = np.sort(np.concatenate(left)) if left else np.empty(0, np.int64)
         if rest.size:
             self._cut(found, rest)
-        return found.spans()
+        return found.spans
 
     def _find_layouts(self, found: _Found, rows: npt.NDArray[np.int64], size: int) -> npt.NDArray[np.int64]:
         """Find the properties of strings of one length by layouts; return the rows that fit none."""
@@ -193,15 +193,12 @@ class _Found:
         self.raw = raw
         self.starts = starts
         self.stops = stops
-        self._spans: list[PropertySpans | None] = [None] * count
-
-    def spans(self) -> list[PropertySpans | None]:
-        return self._spans
+        self.spans: list[PropertySpans | None] = [None] * count
 
     def put(self, name: int, rows: npt.NDArray[np.int64], span: tuple[int, int]) -> None:
         """Record that a property has the same position in some strings, relative to their starts."""
         if rows.size == self.starts.size:
-            self._spans[name] = PropertySpans(self.starts + span[0], self.starts + span[1])
+            self.spans[name] = PropertySpans(self.starts + span[0], self.starts + span[1])
             return
         into = self.at(name)
         into.starts[rows] = self.starts[rows] + span[0]
@@ -209,10 +206,10 @@ class _Found:
 
     def at(self, name: int) -> PropertySpans:
         """Return the positions of a property, for writing."""
-        spans = self._spans[name]
+        spans = self.spans[name]
         if spans is None:
             spans = PropertySpans(self.starts.copy(), self.starts.copy())
-            self._spans[name] = spans
+            self.spans[name] = spans
         return spans
 
 
