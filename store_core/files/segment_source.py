@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import os
+from bisect import bisect_right
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from tempfile import TemporaryFile, gettempdir
 from threading import Lock
@@ -28,7 +30,7 @@ from store_core.format.record.scan import Framing
 from store_core.format.segment_view import ByteSource, SegmentView
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
 
     import numpy as np
@@ -301,9 +303,10 @@ class CompressedBytes(LocalBytes):
         )
 
 
-def segment_at(segments: Iterable[Segment], offset: int) -> Segment | None:
-    """Return the segment that holds a physical offset; None if none does."""
-    return next((each for each in segments if each.start_offset <= offset < each.end_offset), None)
+def segment_at(segments: Sequence[Segment], offset: int) -> Segment | None:
+    """Return the segment that holds a physical offset, of some in order; None if none does."""
+    follower = bisect_right(segments, offset, key=attrgetter("start_offset"))
+    return segments[follower - 1] if follower and offset < segments[follower - 1].end_offset else None
 
 
 def open_ahead(segment: Segment) -> SegmentBytes:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-from bisect import bisect_right
 from collections import Counter
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.names import COMMIT_LOG, archive_error, compressed_error, is_archive, twin_note
 from store_core.files.segment_listing import refuse_other_file, segments_in, single_file
 from store_core.files.segment_paths import is_all_zeros
-from store_core.files.segment_source import Segment, SegmentBytes, expanded_size, open_segment
+from store_core.files.segment_source import Segment, SegmentBytes, expanded_size, open_segment, segment_at
 from store_core.files.store_kind import (
     MEMBER_DATA,
     MEMBER_PREFIX,
@@ -159,10 +158,6 @@ class Log:
         """How many bytes are between files."""
         return sum(end - begin for begin, end in self.missing)
 
-    @cached_property
-    def _starts(self) -> list[int]:
-        return [segment.start_offset for segment in self.segments]
-
     def remaining(self) -> Log:
         """Return the log without segments whose files are gone, as a broker deletes the oldest.
 
@@ -174,8 +169,7 @@ class Log:
 
     def segment_at(self, offset: int) -> Segment | None:
         """Return the segment that a physical offset is in; None if there is none."""
-        found = self.segments[max(bisect_right(self._starts, offset) - 1, 0)] if self.segments else None
-        return found if found is not None and found.start_offset <= offset < found.end_offset else None
+        return segment_at(self.segments, offset)
 
     def record_at(self, offset: int) -> NamedRecord | None:
         """Return the record at a physical offset; None if there is no sound one, or not any more.
