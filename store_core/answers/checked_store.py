@@ -221,11 +221,7 @@ class CheckedStore:
         lost = LostBytes(self.log.segments, [np.array(damaged, np.int64).tobytes()])
         with StoredQueues(self.plan.store, rules.queue_rules) as stored:
             names = stored.names()
-            incomplete = {judged.topic for judged in self.compared.judged if judged.counts}
-            for topic in sorted(incomplete - self.config.topics - {topic for topic, _ in names}):
-                if self.config.topics and not is_light(topic):
-                    gone = f"topic {topic} has messages without a queue, and is not in config/topics.json, either"
-                    self.tally.notes.append(f"{gone}, as after it was deleted")
+            self._note_deleted({topic for topic, _ in names})
             for topic, queue_id in sorted(names - known):
                 if not rules.wants(topic, queue_id):
                     continue
@@ -237,6 +233,14 @@ class CheckedStore:
                     if wrong[0].kind is FindingKind.QUEUE_UNREADABLE:
                         kind = wrong[0].kind
                     self.tally.add_all([Finding(kind, str(self.plan.store), topic, queue_id, found=wrong[0].found)])
+
+    def _note_deleted(self, with_queues: set[str]) -> None:
+        """Note topics that have messages, but neither a queue nor a place in the broker's configuration."""
+        incomplete = {judged.topic for judged in self.compared.judged if judged.counts}
+        for topic in sorted(incomplete - self.config.topics - with_queues):
+            if self.config.topics and not is_light(topic):
+                gone = f"topic {topic} has messages without a queue, and is not in config/topics.json, either"
+                self.tally.notes.append(f"{gone}, as after it was deleted")
 
     # ---- what is beside log, queues and index
 

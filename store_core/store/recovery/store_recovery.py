@@ -362,17 +362,12 @@ class StoreRecovery:
         kept = end.record_end if end.record_end is not None else min(end.end_offset, found.end_offset)
         if self.is_live:
             found, end = _as_of_now(found, end, kept)
-        if kept < found.end_offset and not self.cuts_messages:
-            until = [file for file in files if file.file_from_offset <= end.end_offset]
-            behind = find_end_of_files(until, verify_crc=self._rules.check_crc)
-            # A job that died amid its renames has rewound the checkpoint; its segments, behind a hole, have to go.
-            is_left = end.reason is StopReason.UNWRITTEN and not self._checkpoint.physic_msg_timestamp
-            if not is_left or kept < behind.end_offset or behind.tails:
-                raise RepairRefusedError(
-                    f"{end.path}: the log is damaged at offset {end.end_offset}: {end.why}. Sound messages follow up "
-                    f"to {found.end_offset}, and a recovery would cut them off. Nothing was cut, and nothing appended. "
-                    f"commitlog recover --dry-run lists them, commitlog salvage --into NEW takes them into a new store"
-                )
+        if kept < found.end_offset and not self.cuts_messages and not self._is_left_by_a_job(end, kept):
+            raise RepairRefusedError(
+                f"{end.path}: the log is damaged at offset {end.end_offset}: {end.why}. Sound messages follow up "
+                f"to {found.end_offset}, and a recovery would cut them off. Nothing was cut, and nothing appended. "
+                f"commitlog recover --dry-run lists them, commitlog salvage --into NEW takes them into a new store"
+            )
         self._note(records=end.records, reason=end.reason, end=found, recovery_end_offset=kept)
         self._note(coverage=recovery_coverage(self._rules, is_whole=not start.number))
         if self._rules.features.keeps_confirmed_offset:
@@ -387,6 +382,16 @@ class StoreRecovery:
         else:
             self._cut_log(end)
             self._cut_queues(cover, end, limit)
+
+    def _is_left_by_a_job(self, end: FollowedLog, kept: int) -> bool:
+        """Return whether what is behind the log's end are segments of a job that died amid its renames."""
+        # It had rewound the checkpoint, and its segments are behind a hole: the files before that have no more.
+        if end.reason is not StopReason.UNWRITTEN or self._checkpoint.physic_msg_timestamp:
+            return False
+        files = self._log.mapped_file_queue.mapped_files
+        until = [file for file in files if file.file_from_offset <= end.end_offset]
+        before_hole = find_end_of_files(until, verify_crc=self._rules.check_crc)
+        return before_hole.end_offset <= kept and not before_hole.tails
 
     def _start_file(self, files: tuple[MappedFile, ...], cover: int) -> StartFile:
         start = RecoveryStart(files, self._rules, self._checkpoint, self._log.config.commit_log_recover_max_num)
