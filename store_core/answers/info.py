@@ -29,7 +29,7 @@ from store_core.format.columnar.chain import Place
 from store_core.format.times import iso_time, known_time
 from store_core.format.words import counted
 from store_core.queue.queue_path import is_light
-from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, TOPICS
+from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, REWOUND, TOPICS
 from store_core.snapshot.index import KeyFile
 from store_core.snapshot.log_end import segment_ends
 from store_core.snapshot.queues import Queues
@@ -372,7 +372,7 @@ class Description:
             return None
         with self._noted():
             time = (self.store.checkpoint or {}).get(_LAST_FLUSHED, 0)
-            return iso_time(time) if time > 0 else None
+            return iso_time(time) if time > REWOUND else None
         return None
 
 

@@ -693,6 +693,10 @@ def checkpoint_fields(release: str) -> tuple[Field, ...]:
     return CHECKPOINT.fields if features.keeps_flushed_queue_offset else CHECKPOINT.fields[:_FIELDS_BEFORE_5_5]
 
 
+REWOUND: Final = 1
+"""The times of a checkpoint, ms, while a job publishes segments: nothing is covered; no broker writes it."""
+
+
 def covered_until(log_time: int, queue_time: int) -> int:
     """Return the store time before which log and queues are surely on disk, ms, by the times of a checkpoint."""
     return max(0, min(log_time, queue_time) - RECOVERY_MARGIN_MS)

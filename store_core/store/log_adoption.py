@@ -11,6 +11,7 @@ from store_core.errors import StoreError
 from store_core.files.file_system import FileSystem, write_all
 from store_core.files.segment_file import file_name_of
 from store_core.format.segment_room import blank_head, has_room
+from store_core.snapshot.config import REWOUND
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -138,7 +139,7 @@ class LogAdoption:
         OSError
             If a system call fails.
         """
-        self._set_checkpoint_times(0, 0)
+        self._set_checkpoint_times(REWOUND, REWOUND)
         self._checkpoint.logics_physical_offset, self._checkpoint.last_put = 0, (0, 0)
         self._checkpoint.flush()
 

@@ -41,6 +41,7 @@ from store_core.errors import RepairRefusedError, SegmentLayoutError, StoreError
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.record.scan import StopReason
 from store_core.format.words import counted
+from store_core.snapshot.config import REWOUND
 from store_core.store.recovery.log_recovery import (
     FollowedLog,
     RecoveryStart,
@@ -386,7 +387,7 @@ class StoreRecovery:
     def _is_left_by_a_job(self, end: FollowedLog, kept: int) -> bool:
         """Return whether what is behind the log's end are segments of a job that died amid its renames."""
         # It had rewound the checkpoint, and its segments are behind a hole: the files before that have no more.
-        if end.reason is not StopReason.UNWRITTEN or self._checkpoint.physic_msg_timestamp:
+        if end.reason is not StopReason.UNWRITTEN or self._checkpoint.physic_msg_timestamp != REWOUND:
             return False
         files = self._log.mapped_file_queue.mapped_files
         until = [file for file in files if file.file_from_offset <= end.end_offset]

@@ -13,6 +13,7 @@ import pytest
 from store_core import DefaultMessageStore, Message
 from store_core.errors import SegmentLayoutError
 from store_core.format.columnar.encode_batch import complete_batch, encode_batch
+from store_core.snapshot.config import REWOUND
 from store_core.store.reput import ReputMessageService
 from store_core.store.store_state import StoreCheckpoint
 from tests.store_core.fakes import FaultyFileSystem
@@ -100,7 +101,7 @@ def test_the_checkpoint_covers_adopted_records_only_when_queues_and_index_have_t
     monkeypatch.setattr(ReputMessageService, "run_once", note)
     adoption.adopt(begin, end, LATER)
 
-    assert [(end, 0, (0, 0))] == seen
+    assert [(end, REWOUND, (REWOUND, REWOUND))] == seen
     assert LATER == store.checkpoint.physic_msg_timestamp
     store.close()
     assert LATER == stored_times(root)[0]
@@ -113,7 +114,7 @@ def test_a_checkpoint_that_is_rewound_is_so_on_disk_until_it_is_restored(
     assert min(before) > 0
     adoption = store.prepare_adoption()
     adoption.rewind_checkpoint()
-    assert (0, 0) == stored_times(root)
+    assert (REWOUND, REWOUND) == stored_times(root)
 
     adoption.restore_checkpoint()
     store.close()
@@ -159,7 +160,7 @@ def test_what_can_not_be_adopted_is_logged_and_left_to_recovery_with_the_checkpo
     disk.heal()
 
     assert not store.is_writeable
-    assert store.checkpoint.physic_msg_timestamp == 0
+    assert store.checkpoint.physic_msg_timestamp == REWOUND
     assert any(re.search("are in the log, but not all are in queues|is not in it", text) for text in caplog.messages)
     store.close()
     assert (root / "abort").exists()

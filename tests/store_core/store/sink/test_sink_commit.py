@@ -146,9 +146,9 @@ def test_an_entry_that_was_about_to_be_committed_is_settled_by_the_log(tmp_path:
         assert ledger.settle(AppendTransaction("query", 8), store, 2) is None
 
 
-@pytest.mark.parametrize("crashed", [False, True])
+@pytest.mark.parametrize("state", ["closed", "crashed", "crashed, without a checkpoint"])
 @pytest.mark.parametrize("damage", [b"\0", b"\xff", b""], ids=["zeros", "garbage", "zeros to the segment's end"])
-def test_an_append_cuts_off_no_message_behind_damage(damage: bytes, crashed: bool, tmp_path: Path) -> None:
+def test_an_append_cuts_off_no_message_behind_damage(damage: bytes, state: str, tmp_path: Path) -> None:
     make_store(tmp_path / "sound", [b"%02d" % number * 400 for number in range(30)])
     records = read_messages(tmp_path / "sound", columns=["physical_offset", "store_size"]).read_all().to_pylist()
     outcomes = []
@@ -158,8 +158,10 @@ def test_an_append_cuts_off_no_message_behind_damage(damage: bytes, crashed: boo
         with sorted((store / "commitlog").iterdir())[number].open("r+b") as segment:
             segment.seek(position)
             segment.write(damage * record["store_size"] or bytes(CONFIG.mapped_file_size_commit_log - position))
-        if crashed:
+        if state != "closed":
             (store / "abort").touch()
+        if state.endswith("without a checkpoint"):
+            (store / "checkpoint").unlink()
         before = read_messages(store, columns=["body"], mode="DROPMALFORMED").read_all()["body"].to_pylist()
         outcomes.append("refused")
         with suppress(RepairRefusedError):
