@@ -387,10 +387,7 @@ def _index_end(path: Path) -> int | None:
 
 
 def losses(rows: Iterable[QueueLag], forecast: DiskForecast, until: int, queues: Queues) -> Iterator[dict[str, Any]]:
-    """Yield a row for each group that loses messages: the first of them, and how many it loses.
-
-    * `forecast`: Up to `until`, ms.
-    """
+    """Yield a row for each group that loses messages until then, ms: the first of them, and how many it loses."""
     begin = forecast.log_begin_at(until)
     going = [(*row.first, row) for row in rows if row.first is not None and row.first[1] < begin]
     going = [each for each in going if each[-1].asked.kind is not GroupKind.SYSTEM]

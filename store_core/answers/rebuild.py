@@ -350,10 +350,7 @@ class StoreRebuild:
         return CheckReport.of_checked(found)
 
     def _discard(self, report: RebuildReport | None = None) -> _Ending:
-        """Delete the files that were replaced, if those in their place have no finding.
-
-        * `report`: Of what was just put in place.
-        """
+        """Delete the files that were replaced, if the report of those just put in their place has no finding."""
         check = self._verify(is_ours=True)
         if {kind for kind in FindingKind if kind.is_of_queues or kind.is_of_index} & check.counts.keys():
             self._note("the old files are kept, because what is in their place differs from the log")

@@ -128,10 +128,7 @@ class Redaction:
 
 
 def redacted_record(record: bytes, body: bytes) -> bytes:
-    """Return a record with another body of the same length: not compressed, with right checksums.
-
-    * `record`: A sound one.
-    """
+    """Return a sound record with another body of the same length: not compressed, with right checksums."""
     data = bytearray(record)
     flag = read_sys_flag(data, 0)
     begin = head_shape(flag).size
