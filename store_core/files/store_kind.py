@@ -171,7 +171,7 @@ _ROCKSDB_QUEUES: Final = "consumequeue_rocksdb"
 QUEUE_DIRECTORIES: Final = (CONSUME_QUEUE, BATCH_CONSUME_QUEUE, _ROCKSDB_QUEUES)
 """Where below its root a store has its queues, whatever their kind."""
 
-_MANIFEST: Final = re.compile(r"MANIFEST-[0-9]+")
+_OF_ROCKSDB: Final = re.compile(r"CURRENT|MANIFEST-[0-9]+|[0-9]+\.sst")
 _DEEPEST: Final = 3
 """Most levels of directories and names below a root: ``consumequeue/TOPIC/NUMBER``, ``dledger-SELFID/data/FILE``."""
 
@@ -295,8 +295,8 @@ def _rocksdb_note(database: Path) -> str:
 
 
 def _is_rocksdb(directory: Path, file_system: FileSystem) -> bool:
-    """Return whether a directory has a RocksDB's files; a topic may be named like one, but is a directory."""
-    signs = (name for name in names_in(directory, file_system) if name == "CURRENT" or _MANIFEST.fullmatch(name))
+    """Return whether a directory has some of a RocksDB's files; a topic may be named like one, but is a directory."""
+    signs = filter(_OF_ROCKSDB.fullmatch, names_in(directory, file_system))
     return any(not is_directory(directory / name, file_system) for name in signs)
 
 

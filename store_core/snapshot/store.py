@@ -244,7 +244,7 @@ class Store:
             kind |= StoreKind.DLEDGER
         if queue_database(root, _FILES) is not None:
             kind |= StoreKind.ROCKSDB
-        return kind if segments and self.queues.exist else kind | StoreKind.PARTS
+        return kind if segments and (StoreKind.ROCKSDB in kind or self.queues.exist) else kind | StoreKind.PARTS
 
     @cached_property
     def notes(self) -> tuple[str, ...]:

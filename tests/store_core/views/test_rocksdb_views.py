@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import read_messages, read_view
+from store_core.answers.info import Info
 from store_core.errors import CorruptDatabaseError, UnsupportedStoreError
 from store_core.files import rocksdb_reader
 from store_core.queue.store_entry import FAMILIES
@@ -103,6 +104,22 @@ def test_without_the_library_the_log_is_read_and_a_view_of_queues_says_what_to_i
     for view in ("consumequeue", "topics"):
         with pytest.raises(UnsupportedStoreError, match="pip install"):
             read_view(root, view)
+
+
+@pytest.mark.parametrize("kept", ["*.sst", "[!CM]*", "CURRENT", "MANIFEST-*"])
+def test_what_is_left_of_a_rocksdb_is_no_store_without_queues(
+    kept: str, golden_directory: Path, tmp_path: Path
+) -> None:
+    root = shutil.copytree(unpack_newer(IN_REPOSITORY, golden_directory).root, tmp_path / "store")
+    for path in {*(root / "consumequeue").iterdir()} - {*(root / "consumequeue").glob(kept)}:
+        path.unlink()
+    for view in ("topics", "consumequeue"):
+        with pytest.raises(CorruptDatabaseError, match=f"{root / 'consumequeue'} is damaged"):
+            read_view(root, view)
+    report = Info().ask(root)
+
+    assert ("queues in a RocksDB",) == report.found.kinds
+    assert any("is damaged, or not all of it was copied" in note for note in report.found.notes)
 
 
 def entries(root: Path, **options: Any) -> list[dict[str, Any]]:  # noqa: ANN401 -- those of the view
