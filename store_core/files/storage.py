@@ -392,7 +392,7 @@ def parse_url(url: str, settings: StorageSettings) -> RemotePath | None:
             f"{scheme}://{authority}{path.split('?')[0]} is followed by a query: expected settings as options, such as "
             f"{SETTING_PREFIX}region"
         )
-    return RemotePath(Storage(_ALIASES.get(scheme, scheme), authority, settings), path.strip("/"))
+    return RemotePath(Storage(_ALIASES.get(scheme, scheme), authority, settings), re.sub("/+", "/", path).strip("/"))
 
 
 def _is_cut_password(authority: str, path: str) -> bool:

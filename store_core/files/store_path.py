@@ -382,12 +382,12 @@ def _resolve(path: str | os.PathLike[str]) -> list[Path]:
     local = without_scheme(text)
     if path_exists(local):
         return [Path(os.path.abspath(local))]  # noqa: PTH100 -- resolve() would follow links, and change the name
-    parts = local.split(_MULTI_PATH_SPLITTER)
-    if len(parts) > 1 and all(map(str.strip, parts)):
-        missing = next((part for part in parts if not path_exists(part.strip())), None)
+    parts = [without_scheme(part.strip()) for part in local.split(_MULTI_PATH_SPLITTER)]
+    if len(parts) > 1 and all(parts):
+        missing = next((part for part in parts if not path_exists(part)), None)
         if missing is None:
-            return [Path(os.path.abspath(part.strip())) for part in parts]  # noqa: PTH100 -- as above
-        raise StoreNotFoundError(f"no such path: {missing.strip()!r}, one of the commit log paths in {text!r}")
+            return [Path(os.path.abspath(part)) for part in parts]  # noqa: PTH100 -- as above
+        raise StoreNotFoundError(f"no such path: {missing!r}, one of the commit log paths in {text!r}")
     check_is_no_url(Path(local))
     _refuse_hidden(local)
     near = stores_near([Path(os.path.abspath(local)).parent])  # noqa: PTH100 -- as above

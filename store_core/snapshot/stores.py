@@ -154,10 +154,10 @@ def _local(text: str) -> list[Path]:
 
 
 def _remote_matches(path: UrlPath) -> Iterator[UrlPath]:
-    """Yield the paths in a storage that a pattern matches, level by level."""
+    """Yield the paths in a storage that a pattern matches, level by level; only itself if that is there."""
     found = [path.at("")]
     for name in path.place.relative.split("/"):
-        if has_magic(name):
+        if has_magic(name) and not path.exists():
             found = [
                 below for each in found if each.is_dir() for below in each.iterdir() if fnmatchcase(below.name, name)
             ]

@@ -98,6 +98,8 @@ def test_directories_that_claim_no_offset_twice_are_one_log(tmp_path: Path) -> N
 
     assert [_names(*disks)] == _grouped(disks)
     assert [_names(*disks)] == _grouped(",".join(map(str, disks)))
+    assert [_names(*disks)] == _grouped(f"file://{disks[0]}, {disks[1]}")
+    assert [_names(*disks)] == _grouped(",".join(f"file://{disk}" for disk in disks))
     assert [_names(root, *disks)] == _grouped([root, *disks])
 
 
@@ -180,6 +182,22 @@ def test_patterns_of_urls(tmp_path: Path) -> None:
     assert [[urls[0]], _names(roots[1])] == _grouped([urls[0], roots[1]])
     with pytest.raises(StoreNotFoundError, match="matches no store"):
         stores_of(urls[0].replace("/a/", "/x*/"))
+
+
+def test_a_url_whose_name_looks_like_a_pattern_is_itself(tmp_path: Path) -> None:
+    url = in_memory(_root(tmp_path / "a", 0), "odd/br[0]")
+    in_memory(tmp_path / "a", "odd/br0")
+
+    assert [[url]] == _grouped(url)
+    assert [[url.replace("[0]", "0")]] == _grouped(url.replace("[0]", "[0-9]"))
+
+
+def test_slashes_that_are_doubled_in_a_url_are_one(tmp_path: Path) -> None:
+    url = in_memory(_root(tmp_path / "a", 0), "doubled")
+
+    assert [[f"{url}/commitlog"], [f"{url}/commitlog"]] == [
+        path for slashes in ("/", "//") for path in _grouped(f"{url}{slashes}commitlog{slashes}")
+    ]
 
 
 def test_a_path_that_is_not_there_is_named(tmp_path: Path) -> None:
