@@ -60,7 +60,7 @@ _START: Final = unit_dtype(replace(MESSAGE_HEAD, fields=MESSAGE_HEAD.fields[:7])
 
 
 def evidence_of_old_parser(store: Path, segments: Sequence[Segment]) -> str | None:
-    """Return what in its log shows that a store was last written by a release up to 4.9.0; None if nothing does."""
+    """Return what in index or log shows that a store was last written by a release up to 4.9.0; None if nothing."""
     return _counted_entries(store) or _repeated_record(segments)
 
 
