@@ -184,7 +184,6 @@ StorePaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 
 _URL: Final = re.compile(f"({SCHEME}):/")
 _FILE_URL: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/.*)", re.DOTALL | re.IGNORECASE)
-_MULTI_PATH_SPLITTER: Final = ","
 _MOST_TOLD: Final = 3
 _MOST_LOOKED_AT: Final = 1000
 _HIGHEST: Final = 3
@@ -382,7 +381,7 @@ def _resolve(path: str | os.PathLike[str]) -> list[Path]:
     local = without_scheme(text)
     if path_exists(local):
         return [Path(os.path.abspath(local))]  # noqa: PTH100 -- resolve() would follow links, and change the name
-    parts = [without_scheme(part.strip()) for part in local.split(_MULTI_PATH_SPLITTER)]
+    parts = [without_scheme(part.strip()) for part in local.split(",")]
     if len(parts) > 1 and all(parts):
         missing = next((part for part in parts if not path_exists(part)), None)
         if missing is None:

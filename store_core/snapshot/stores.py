@@ -153,17 +153,18 @@ def _local(text: str) -> list[Path]:
     return [Path(found) for found in sorted(glob(without_scheme(text)))]  # noqa: PTH207 -- keeps links and dots as given
 
 
-def _remote_matches(path: UrlPath) -> Iterator[UrlPath]:
-    """Yield the paths in a storage that a pattern matches, level by level; only itself if that is there."""
+def _remote_matches(path: UrlPath) -> list[UrlPath]:
+    """Return the paths in a storage that a pattern matches, level by level; only itself if that is there."""
+    if path.exists():
+        return [path.relisted()]
     found = [path.at("")]
     for name in path.place.relative.split("/"):
-        if has_magic(name) and not path.exists():
-            found = [
-                below for each in found if each.is_dir() for below in each.iterdir() if fnmatchcase(below.name, name)
-            ]
+        if has_magic(name):
+            directories = [each for each in found if each.is_dir()]
+            found = [below for each in directories for below in each.iterdir() if fnmatchcase(below.name, name)]
         else:
             found = [each / name for each in found]
-    return (each.relisted() for each in found if each.exists())
+    return [each.relisted() for each in found if each.exists()]
 
 
 def _chosen(text: str, found: Sequence[Path]) -> list[_Place]:
