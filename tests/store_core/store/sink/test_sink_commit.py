@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 from hypothesis import example, given
@@ -53,6 +53,9 @@ from tests.store_core.store.sink.staging import (
     stage,
     table,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 OTHER = f"job-{'1' * 32}"
 
@@ -146,9 +149,17 @@ def test_an_entry_that_was_about_to_be_committed_is_settled_by_the_log(tmp_path:
         assert ledger.settle(AppendTransaction("query", 8), store, 2) is None
 
 
+DAMAGES: Final[dict[str, Callable[[int, int], bytes]]] = {
+    "zeros": lambda size, _: bytes(size),
+    "garbage": lambda size, _: b"\xff" * size,
+    "zeros to the segment's end": lambda _, to_end: bytes(to_end),
+}
+"""What is written over a record, by its size and the bytes from it to the end of its segment."""
+
+
 @pytest.mark.parametrize("state", ["closed", "crashed", "crashed, without a checkpoint"])
-@pytest.mark.parametrize("damage", [b"\0", b"\xff", b""], ids=["zeros", "garbage", "zeros to the segment's end"])
-def test_an_append_cuts_off_no_message_behind_damage(damage: bytes, state: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_an_append_cuts_off_no_message_behind_damage(damage: str, state: str, tmp_path: Path) -> None:
     make_store(tmp_path / "sound", [b"%02d" % number * 400 for number in range(30)])
     records = read_messages(tmp_path / "sound", columns=["physical_offset", "store_size"]).read_all().to_pylist()
     outcomes = []
@@ -157,7 +168,7 @@ def test_an_append_cuts_off_no_message_behind_damage(damage: bytes, state: str, 
         number, position = divmod(record["physical_offset"], CONFIG.mapped_file_size_commit_log)
         with sorted((store / "commitlog").iterdir())[number].open("r+b") as segment:
             segment.seek(position)
-            segment.write(damage * record["store_size"] or bytes(CONFIG.mapped_file_size_commit_log - position))
+            segment.write(DAMAGES[damage](record["store_size"], CONFIG.mapped_file_size_commit_log - position))
         if state != "closed":
             (store / "abort").touch()
         if state.endswith("without a checkpoint"):
