@@ -140,4 +140,4 @@ def _first_wrong(path: Path, *, is_directory: bool) -> tuple[Path, str]:
     try:
         return path, kind_of_file(path.stat().st_mode)
     except OSError as error:
-        return path, error.strerror or "nothing"
+        return path, "a loop" if error.errno == errno.ELOOP else error.strerror or "nothing"

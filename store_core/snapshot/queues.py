@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError
-from store_core.files.access import access_error, explained_access
+from store_core.files.access import explained_access
 from store_core.files.file_system import FileSystem, OpenFile, OsFileSystem, names_in
 from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, advice_on_name, start_offset_of, why_no_segment
 from store_core.files.segment_file import offset_of
@@ -205,15 +205,10 @@ class UnitFile:
 def _unit_files(directory: Path, kind: QueueKind, file_system: FileSystem) -> list[UnitFile]:
     """List the files of a queue, in order; empty files are left out, other names with a warning."""
     found: list[UnitFile] = []
-    try:
-        names = file_system.names(directory)
-    except NotADirectoryError:
-        return found
-    except PermissionError as error:
-        raise access_error(directory, error) from error
-    for name in names:
+    with explained_access(directory):
+        listed = [(name, file_system.status(directory / name)) for name in file_system.names(directory)]
+    for name, status in listed:
         path, start = directory / name, start_offset_of(name)
-        status = file_system.status(path)
         if status is None:
             continue  # deleted by retention since the directory was read, or a dangling link
         if start is None or status.is_directory:
@@ -225,15 +220,12 @@ def _unit_files(directory: Path, kind: QueueKind, file_system: FileSystem) -> li
 
 
 class FileQueue:
-    """A queue in files, which are listed when it is asked for anything, and opened when a unit of theirs is.
-
-    * `root`: The store's root.
-    """
+    """A queue in files, which are listed when it is asked for anything, and opened when a unit of theirs is."""
 
     def __init__(self, name: QueueName, kind: QueueKind, root: Path, file_system: FileSystem = _FILES) -> None:
         self.name = name
         self.kind = kind
-        self._root = root
+        self._root = root  # the store's
         self._files = file_system
         self._listed: list[UnitFile] | None = None
         self._is_numbered = False

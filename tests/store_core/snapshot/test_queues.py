@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.errors import CorruptDatabaseError, SegmentVanishedError
+from store_core.errors import CorruptDatabaseError, SegmentVanishedError, StoreAccessError
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
 from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE, batch_units
@@ -160,6 +160,23 @@ def test_only_queues_that_are_asked_for_are_named(tmp_path: Path) -> None:
     assert [f"ignored {tmp_path / 'consumequeue' / 'b' / 'x'}: expected a number, the queue's id"] == list(queues.notes)
     assert [("a", 0), ("a", 10)] == list(queues.names(TopicFilter.of(["a", "d"], None, [0, 10])))
     assert [("b", 0)] == list(queues.names(TopicFilter.of([], "b|d", [])))
+
+
+@pytest.mark.parametrize("is_loop", [False, True])
+def test_what_is_no_directory_or_file_of_a_queue_is_named(tmp_path: Path, *, is_loop: bool) -> None:
+    place = tmp_path / "consumequeue" / "a" / "0"
+    place.parent.mkdir(parents=True)
+    if is_loop:
+        place.mkdir()
+        place /= "0" * 20
+        place.symlink_to(place)
+    else:
+        place.touch()
+
+    queue = next(Queues(tmp_path).each())
+    told = "a path without a loop of links, found a loop" if is_loop else "a directory, found a file"
+    with pytest.raises(StoreAccessError, match=f"{place}: expected {told}"):
+        queue.bounds(0)
 
 
 def test_queues_can_be_sent_to_another_process(tmp_path: Path) -> None:
