@@ -17,6 +17,7 @@ from store_core.errors import (
     StoreError,
     UnsupportedStoreError,
 )
+from store_core.files.access import explained_access
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.store_lock import StoreLock, is_lock_held
 from store_core.files.store_path import StorePaths, store_roots
@@ -38,7 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.segment_source import Segment
-    from store_core.files.store_path import StorePaths
     from store_core.store.parts import Engine
     from store_core.store.read.follow.log_position import LogPosition
     from store_core.store.read.ranges import ReadRange
@@ -61,7 +61,7 @@ def export_by(
     """
     files = ledger.file_system
     _check(store, ledger, topic)  # if there is nothing to export, nothing is made
-    with StoreLock(ledger.directory, files):
+    with explained_access(ledger.directory), StoreLock(ledger.directory, files):
         ledger.check_lake()
         ledger.finish()
         entries = ledger.entries()

@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from store_core import __version__
 from store_core.command.console import say
 from store_core.command.exit_code import INTERRUPTED, NO_READER, ExitCode, failure_of
-from store_core.command.main import ended
+from store_core.command.main import discard_output, ended
 from store_core.errors import TolerableError
 from store_core.format.words import hint_of
 
@@ -121,7 +121,11 @@ class _Program(click.Group):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Keep the arguments as they were given, for the message of an error."""
         ctx.meta[_WORDS] = tuple(args)
-        return super().parse_args(ctx, args)
+        try:
+            return super().parse_args(ctx, args)
+        except BrokenPipeError:  # of --help and --version
+            discard_output()
+            ctx.exit(NO_READER)
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's signature
         """Run the command; end with its exit code, or with the one of its error."""

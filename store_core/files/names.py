@@ -79,7 +79,7 @@ def archive_codec(name: str) -> tuple[str | None] | None:
     >>> archive_codec("store.tar"), archive_codec("store.tar.zst"), archive_codec("store.zip")
     ((None,), ('zstd',), None)
     """
-    return next(((codec,) for end, codec in _ENDS.items() if name.endswith(end)), None)
+    return next(((codec,) for end, codec in _ENDS.items() if name.lower().endswith(end)), None)
 
 
 def is_archive(place: Path) -> bool:
@@ -98,7 +98,7 @@ def archive_error(place: Path) -> UnsupportedStoreError:
 
 def packed_error(place: Path) -> UnsupportedStoreError | None:
     """Return the error for a file that some program has to unpack first, by the end of its name; None for others."""
-    command = next((command for end, command in _UNPACKED_BY.items() if place.name.endswith(end)), None)
+    command = next((command for end, command in _UNPACKED_BY.items() if place.name.lower().endswith(end)), None)
     if command is None:
         return None
     return UnsupportedStoreError(

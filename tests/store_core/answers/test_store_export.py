@@ -22,6 +22,7 @@ from store_core.errors import (
     ExpiredSegmentsError,
     InvalidOptionError,
     ReplacedStoreError,
+    StoreAccessError,
     StoreLockedError,
     StoreNotFoundError,
 )
@@ -494,6 +495,13 @@ def test_a_ledger_is_for_one_kind_of_lake(log: LogBuilder, tmp_path: Path) -> No
         export(store, lake)
     with pytest.raises(InvalidOptionError, match="the table has rows"):
         exported(store, tmp_path / "other", table)
+
+
+def test_a_file_above_the_lake_is_named(log: LogBuilder, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(StoreAccessError, match=f"{tmp_path}/file: expected a directory, found a file"):
+        export(log.write(tmp_path / "store"), tmp_path / "file" / "lake")
 
 
 def test_a_staged_file_that_is_gone_stops_a_pending_export(log: LogBuilder, tmp_path: Path) -> None:

@@ -250,9 +250,14 @@ def test_the_lowest_library_is_the_one_that_the_extra_brings() -> None:
     assert ["click>=8.2"] == project["optional-dependencies"]["cli"]
 
 
-def test_when_nobody_reads_its_output_it_ends_quietly(store: Path) -> None:
+@pytest.mark.parametrize(
+    "words", [["cat", "--format=jsonl"], ["cat", "--help"], ["--help"], ["--version"]], ids=" ".join
+)
+def test_when_nobody_reads_its_output_it_ends_quietly(store: Path, words: list[str]) -> None:
     with subprocess.Popen(  # noqa: S603 -- our own program
-        [sys.executable, "-c", MAIN, "cat", store, "--format=jsonl"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", MAIN, *words, *([store] if "cat" in words else [])],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None

@@ -335,7 +335,9 @@ def test_a_file_is_no_root(tmp_path: Path) -> None:
         check_is_root(tmp_path / "file", OsFileSystem())
 
 
-@pytest.mark.parametrize("name", ["store.tar", "store.tar.gz", "store.tgz", "store.tar.zst", "store.tar.lz4"])
+@pytest.mark.parametrize(
+    "name", ["store.tar", "store.tar.gz", "store.tgz", "store.tar.zst", "store.tar.lz4", "a.TAR", "a.Tgz"]
+)
 def test_an_archive_is_no_root_and_is_to_be_unpacked(tmp_path: Path, name: str) -> None:
     (tmp_path / name).touch()
 
