@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeAlias
 
 import numpy as np
 
 from store_core.errors import SegmentLayoutError
+from store_core.files.access import in_words
 from store_core.files.file_system import OsFileSystem
 from store_core.files.names import CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.queue.consume_queue.consume_queue_ext import LAST_EXT_ADDRESS, ConsumeQueueExt
@@ -20,7 +22,6 @@ from store_core.store.rebuild.findings import Finding, FindingKind
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     import numpy.typing as npt
 
@@ -176,7 +177,8 @@ def judge_queue(
         theirs = stored.side(name, bounds.min_offset)
     except (SegmentLayoutError, OSError) as error:
         kind, expected = FindingKind.QUEUE_UNREADABLE, "files that the release loads"
-        finding = Finding(kind, place, *name, expected=expected, found=str(error))
+        found = in_words(error, Path(place)) if isinstance(error, OSError) else str(error)
+        finding = Finding(kind, place, *name, expected=expected, found=found)
         least = int(ours.units["physical_offset"].min()) if len(ours.indexes) else -1
         return replace(judged, counts=((kind, 1),), first=(finding,), missing_from=least)
     due = ours

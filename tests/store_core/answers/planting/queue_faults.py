@@ -175,6 +175,11 @@ def _append_a_unit(_: StoreCopy, queue: QueueCopy) -> None:
         file.write(bytes(CQ_STORE_UNIT_SIZE))
 
 
+def _replace_by_a_file(_: StoreCopy, queue: QueueCopy) -> None:
+    shutil.rmtree(queue.directory)
+    queue.directory.touch()
+
+
 def _unknown(title: str, kind: FindingKind, place: Callable[[QueueCopy], tuple[str, int]]) -> Fault:
     """Make a fault that puts a copy of a queue where none belongs."""
 
@@ -312,6 +317,7 @@ QUEUE_FAULTS: Final = (
     _unreadable(
         "stray_file_in_a_queue", lambda _, queue: (queue.directory / "notes.txt").write_bytes(bytes(queue.size))
     ),
+    _unreadable("file_in_place_of_a_queue", _replace_by_a_file),
     Fault(extra_queue_file),
     _unknown("unknown_topic", FindingKind.UNKNOWN_TOPIC, lambda _: ("ghost", 0)),
     _unknown("unknown_queue", FindingKind.UNKNOWN_QUEUE, lambda queue: (queue.place[0], 99)),
