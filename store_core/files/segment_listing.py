@@ -224,6 +224,8 @@ def _are_units(units: npt.NDArray[np.void], unit: Unit) -> bool:
     count = int(np.count_nonzero(is_used))
     if not count or not is_used[:count].all() or np.any(places[count:]) or np.any(sizes < 0) or np.any(places < 0):
         return False
+    if unit is BATCH_CONSUME_QUEUE_UNIT and np.any(units["batch_size"][:count] < 1):  # as in a damaged segment
+        return False
     if unit is TIMER_LOG_UNIT:
         return bool(np.all(units["size"][:count] == unit_dtype(unit).itemsize))
     follows = places[1:count] >= places[: count - 1] + sizes[: count - 1]

@@ -39,7 +39,7 @@ from store_core.files.segment_listing import refuse_other_file
 from store_core.format.layout import CONSUME_QUEUE_UNIT, unit_dtype
 from store_core.queue.consume_queue import consume_queue
 from store_core.snapshot.log import Log
-from tests.builders import Timer, write_timers
+from tests.builders import Record, Timer, write_timers
 from tests.golden_stores import UnpackedStore
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.files.store_kinds import every_file, ordinary_store
@@ -394,6 +394,15 @@ def test_zeros_are_an_empty_log_unless_they_lie_among_queues(tmp_path: Path) -> 
 
     assert 1 == len(Log.of(tmp_path / f"{0:020}").segments)
     assert "consume queue of topic 'orders', queue 3" in refusal_of(queue / f"{0:020}")
+
+
+def test_a_segment_whose_first_magic_is_lost_is_no_batch_queue(tmp_path: Path) -> None:
+    data = bytearray(Record(bytes(100)).encode())
+    data[4:8] = bytes(4)
+    path = tmp_path / f"{0:020}"
+    path.write_bytes(data)
+
+    assert 1 == len(Log.of(path).segments)
 
 
 def test_units_that_do_not_follow_each_other_are_no_queue(tmp_path: Path) -> None:
