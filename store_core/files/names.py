@@ -110,7 +110,7 @@ def packed_error(place: Path) -> UnsupportedStoreError | None:
 def codec_of(name: str) -> tuple[str, str] | None:
     """Return the name of the segment that a compressed file holds, and its codec; None for other files."""
     stem, dot, end = name.rpartition(".")
-    codec = CODECS.get(dot + end)
+    codec = CODECS.get((dot + end).lower())
     return None if codec is None else (stem, codec)
 
 

@@ -156,11 +156,11 @@ def test_lag_does_without_all_but_the_offsets(store: Path) -> None:
 # ---- compressed segments
 
 
-def compress(store: Path, *numbers: int) -> list[Path]:
+def compress(store: Path, *numbers: int, suffix: str = "gz") -> list[Path]:
     """Compress segments as gzip does, which keeps their times; all of them if no number is given."""
     segments, made = sorted((store / "commitlog").iterdir()), []
     for path in [segments[number] for number in numbers] or segments:
-        made.append(path.with_name(f"{path.name}.gz"))
+        made.append(path.with_name(f"{path.name}.{suffix}"))
         made[-1].write_bytes(gzip.compress(path.read_bytes()))
         os.utime(made[-1], ns=(path.stat().st_mtime_ns,) * 2)
         path.unlink()
@@ -183,9 +183,10 @@ def test_an_answer_is_the_same_whichever_segments_are_compressed(
     assert expected == found
 
 
-def test_compressed_segments_are_exported_and_proved(store: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("suffix", ["gz", "GZ"])
+def test_compressed_segments_are_exported_and_proved(suffix: str, store: Path, tmp_path: Path) -> None:
     expected = export(store, tmp_path / "plain").found.messages
-    compress(store)
+    compress(store, suffix=suffix)
 
     assert (30, 30) == (expected, export(store, tmp_path / "lake").found.messages)
     assert 0 == prove(store, tmp_path / "lake").found.differences
