@@ -26,10 +26,10 @@ from store_core.files.store_lock import ABORT_FILE
 from store_core.files.store_path import nothing_at
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.chain import Place
-from store_core.format.times import iso_time, known_time
+from store_core.format.times import known_time
 from store_core.format.words import counted
 from store_core.queue.queue_path import is_light
-from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, REWOUND, TOPICS
+from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, TOPICS, checkpoint_time
 from store_core.snapshot.index import KeyFile
 from store_core.snapshot.log_end import segment_ends
 from store_core.snapshot.queues import Queues
@@ -178,7 +178,7 @@ class Description:
             yield
         except (StoreError, OSError) as error:
             self.unread.add(part)
-            self.notes.append(in_words(error, self.root) if isinstance(error, OSError) and self.root else str(error))
+            self.notes.append(in_words(error, self.root) if self.root else str(error))
 
     def facts(self) -> InfoFacts:
         """Return the facts of the report; `topics` and `groups` are known then."""
@@ -371,8 +371,7 @@ class Description:
         if self.root is None:
             return None
         with self._noted():
-            time = (self.store.checkpoint or {}).get(_LAST_FLUSHED, 0)
-            return iso_time(time) if time > REWOUND else None
+            return checkpoint_time((self.store.checkpoint or {}).get(_LAST_FLUSHED, 0))
         return None
 
 

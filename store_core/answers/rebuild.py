@@ -20,8 +20,7 @@ from store_core.files.access import explained_access
 from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.names import INDEX_DIRECTORY, QUEUE_KINDS
-from store_core.format.times import iso_time
-from store_core.snapshot.config import REWOUND, configured_batch_topics
+from store_core.snapshot.config import checkpoint_time, configured_batch_topics
 from store_core.snapshot.index import Index
 from store_core.snapshot.queues import Queues
 from store_core.store.rebuild.findings import FindingKind
@@ -300,7 +299,7 @@ class StoreRebuild:
             index_timestamp=index_timestamp if rules.has_index else None,
         )  # fmt: skip
         times = (checkpoint.physic_msg_timestamp, checkpoint.logics_msg_timestamp, checkpoint.index_msg_timestamp)
-        log, queues, index = (iso_time(time) if time > REWOUND else "none" for time in times)
+        log, queues, index = (checkpoint_time(time) or "none" for time in times)
         self._note(f"checkpoint: log {log}, queues {queues}, index {index}")
 
     def _check_new(self, report: RebuildReport) -> None:

@@ -56,11 +56,7 @@ def main() -> int:
         sys.stderr.write(f"commitlog: {where}: pip install '{_LIBRARY}>={_MINIMUM}'\n")
         return ExitCode.FAILED
     watch_standard_output()
-    try:
-        import_module("store_core.command.program").program(prog_name="commitlog")
-    except StandardOutputError as error:  # of --help and --version, which end before a command is run
-        import_module(_LIBRARY).echo(f"commitlog: {error}", err=True)
-        return ExitCode.FAILED
+    import_module("store_core.command.program").program(prog_name="commitlog")
     return ExitCode.DONE  # not reached: click exits by itself
 
 

@@ -123,9 +123,11 @@ class _Program(click.Group):
         ctx.meta[_WORDS] = tuple(args)
         try:
             return super().parse_args(ctx, args)
-        except BrokenPipeError:  # of --help and --version
+        except BrokenPipeError:  # of --help and --version, which write before a command is run
             discard_output()
             ctx.exit(NO_READER)
+        except OSError as error:
+            ctx.exit(self._tell(ctx, error))
 
     def invoke(self, ctx: click.Context) -> Any:  # noqa: ANN401 -- click's signature
         """Run the command; end with its exit code, or with the one of its error."""

@@ -101,12 +101,14 @@ def explained_access(root: Path) -> Iterator[None]:
         raise access_error(root, error) from error
 
 
-def in_words(error: OSError, path: Path) -> str:
-    """Return the text of a system error about a path, worded as by `explained_access` if that explains it.
+def in_words(error: Exception, path: Path) -> str:
+    """Return the text of an error about a path, worded as by `explained_access` if that explains it.
 
     * `path`: Named if the system names no path.
     """
-    return str(access_error(path, error) if is_access_error(error) and not isinstance(error, StoreError) else error)
+    if isinstance(error, OSError) and not isinstance(error, StoreError) and is_access_error(error):
+        return str(access_error(path, error))
+    return str(error)
 
 
 def is_access_error(error: OSError) -> bool:

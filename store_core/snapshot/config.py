@@ -20,6 +20,7 @@ from store_core.files.names import CHECKPOINT_FILE, CONFIG_DIRECTORY, TIMER_CHEC
 from store_core.files.store_path import absent_config
 from store_core.format.layout import CHECKPOINT, Field, unit_dtype
 from store_core.format.release import DEFAULT_RELEASE, Release, named_rules, rules_of
+from store_core.format.times import iso_time
 from store_core.snapshot.config_json import ConfigFields, JsonKey, JsonObject, JsonValue, parse_config
 
 if TYPE_CHECKING:
@@ -263,7 +264,8 @@ class ConsumerOffsets:
     def decode(cls, fields: ConfigFields, *, has_version: bool = True, has_light: bool = False) -> Self:
         """Decode the parts of a file that its reader looks at."""
         table = {key: queues.offsets() for key, queues in fields.object("offsetTable").objects()}
-        version = DataVersion.of(fields) if has_version and not (has_light and _has_no_version(fields)) else None
+        lacks_version = has_light and fields.members.get("dataVersion") == ""  # of LmqConsumerOffsetManager
+        version = DataVersion.of(fields) if has_version and not lacks_version else None
         return cls(fields.file, version, table, tuple(_light_offsets(fields)) if has_light else ())
 
     @property
@@ -293,11 +295,6 @@ class ConsumerOffsets:
             if pair is not None:
                 found += [Committed(*pair, queue_id, offset) for queue_id, offset in offsets.items()]
         return found
-
-
-def _has_no_version(fields: ConfigFields) -> bool:
-    """Return whether the version is an empty text, which ``LmqConsumerOffsetManager`` takes for none."""
-    return fields.members.get("dataVersion") == ""
 
 
 def _light_offsets(fields: ConfigFields) -> Iterator[Committed]:
@@ -695,6 +692,11 @@ def checkpoint_fields(release: str) -> tuple[Field, ...]:
 
 REWOUND: Final = 1
 """The times of a checkpoint, ms, while a job publishes segments: nothing is covered; no broker writes it."""
+
+
+def checkpoint_time(milliseconds: int) -> str | None:
+    """Return a time of a checkpoint as text; None if nothing is covered."""
+    return iso_time(milliseconds) if milliseconds > REWOUND else None
 
 
 def covered_until(log_time: int, queue_time: int) -> int:

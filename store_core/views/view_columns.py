@@ -204,7 +204,7 @@ _CHECKPOINT: Final = View(
     "have the first three, 5.3 and 5.4 all but the last: option `release` decides which are shown.",
     (
         _sure("name", _TEXT, "name of the field, as in docs/FORMAT.md"),
-        _sure("value", _LONG, "store time in ms, or physical offset; times of 1 while a job publishes segments"),
+        _sure("value", _LONG, "store time, ms, or physical offset; times are 1 while a job publishes, or if it died"),
     ),
 )
 

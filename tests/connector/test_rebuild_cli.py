@@ -19,6 +19,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.names import SWAP_JOURNAL
 from store_core.files.store_lock import StoreLock
 from store_core.format.times import iso_time
+from store_core.snapshot.config import REWOUND
 from store_core.store.rebuild.swap import RebuildSwap
 from store_core.store.store_state import StoreCheckpoint
 from tests.builders import LogBuilder
@@ -226,6 +227,18 @@ def test_the_checkpoint_says_how_far_queues_and_index_go(store: Path, capsys: py
         iso_time, (after.physic_msg_timestamp, after.logics_msg_timestamp, after.index_msg_timestamp)
     )
     assert f"checkpoint: log {log}, queues {queues}, index {index}" in capsys.readouterr().out
+
+
+def test_a_checkpoint_that_a_dead_job_rewound_has_no_time_of_the_log(
+    store: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint = StoreCheckpoint(store, OsFileSystem()).load()
+    checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = REWOUND
+    checkpoint.flush()
+    checkpoint.close()
+
+    assert 0 == rebuild_consume_queue([str(store), "--replace", "--topic", "orders"])
+    assert "checkpoint: log none, queues none, index 2" in capsys.readouterr().out
 
 
 def test_times_in_the_json_report_are_readable(store: Path, tmp_path: Path) -> None:

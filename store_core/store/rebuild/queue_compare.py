@@ -177,8 +177,7 @@ def judge_queue(
         theirs = stored.side(name, bounds.min_offset)
     except (SegmentLayoutError, OSError) as error:
         kind, expected = FindingKind.QUEUE_UNREADABLE, "files that the release loads"
-        found = in_words(error, Path(place)) if isinstance(error, OSError) else str(error)
-        finding = Finding(kind, place, *name, expected=expected, found=found)
+        finding = Finding(kind, place, *name, expected=expected, found=in_words(error, Path(place)))
         least = int(ours.units["physical_offset"].min()) if len(ours.indexes) else -1
         return replace(judged, counts=((kind, 1),), first=(finding,), missing_from=least)
     due = ours

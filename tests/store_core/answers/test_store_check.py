@@ -111,6 +111,17 @@ def test_no_index_is_missing_where_the_broker_keeps_none(store: Path, tmp_path: 
     assert FindingKind.INDEX_MISSING in check(store, release="5.3", config=config).counts
 
 
+@pytest.mark.golden
+def test_a_file_in_the_place_of_a_queue_is_found_in_words(golden: Golden, tmp_path: Path) -> None:
+    root = shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
+    queue = largest_queue(root).directory
+    shutil.rmtree(queue)
+    queue.touch()
+    (found,) = (row for row in check(root).to_json()["tables"]["findings"] if row["kind"] == "queue_unreadable")
+
+    assert f"{queue}: expected a directory, found a file. Move what is there elsewhere" == found["found"]
+
+
 def test_a_release_that_ignores_a_cut_queue_file_has_no_units_of_it(golden: Golden, tmp_path: Path) -> None:
     store = golden("4.3.0/tx")
     root = shutil.copytree(store.root, tmp_path / "store")
