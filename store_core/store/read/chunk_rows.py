@@ -301,7 +301,8 @@ class ChunkRows:
         while len(records) or faults or damaged:
             decoded = self._decode(records, self._options.columns)
             stop = int(decoded.pending[0]) if decoded.pending.size else self._window.raw.size
-            found = sorted([*decoded.faults, *(fault for fault in faults if fault.position < stop)], key=_position)
+            found = [*decoded.faults, *(fault for fault in faults if fault.position < stop)]
+            found.sort(key=lambda fault: fault.position)
             yield from self._finished(decoded, found, [piece for piece in damaged if piece[0] < stop])
             records, faults = self._records(decoded.pending), [fault for fault in faults if fault.position >= stop]
             damaged = [piece for piece in damaged if piece[0] >= stop]
@@ -427,10 +428,6 @@ def tell_null_time(options: ReadOptions, place: str, name: str, number: int, adv
         options.told.add(name)
         text = "%s: its %s is %d ms since 1970, outside the years 1 to 9999, so it is null, as are others like it%s"
         _log.warning(text, place, name, number, advice)
-
-
-def _position(fault: Fault) -> int:
-    return fault.position
 
 
 def pieces_of(begin: int, end: int) -> list[tuple[int, int]]:

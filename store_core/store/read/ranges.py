@@ -68,11 +68,7 @@ class Coverage:
 def with_picks(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[ReadRange]:
     """Split the ranges that are scanned; those of picked records stay as they are."""
     scanned = iter(split_ranges([part for part in parts if part.picks is None], options))
-    return heapq.merge((part for part in parts if part.picks is not None), scanned, key=_begin)
-
-
-def _begin(part: ReadRange) -> int:
-    return part.begin
+    return heapq.merge((part for part in parts if part.picks is not None), scanned, key=lambda part: part.begin)
 
 
 def split_ranges(parts: Sequence[ReadRange], options: ReadOptions) -> Iterator[ReadRange]:

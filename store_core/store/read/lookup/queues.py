@@ -101,7 +101,8 @@ class QueuesBesideLog:
         newest = sorted(tried, key=_pick_start, reverse=True)[:_MOST_TRIED]
         records = (question.record_at(_pick_start(pick), pick) for pick in newest)
         by_unit = next((record for record in records if record is not None), None)
-        return max((each for each in (by_unit, by_entry) if each is not None), key=_start, default=None)
+        found = (each for each in (by_unit, by_entry) if each is not None)
+        return max(found, key=lambda record: record.start, default=None)
 
 
 def _last_pick(queue: Queue) -> Picks | None:
@@ -166,10 +167,6 @@ def _picked(wanted: Sequence[tuple[Queue, UnitRange]], segments: Sequence[Segmen
         if units.starts.size
     ]
     return Picks.joined(pieces, names) if pieces else None
-
-
-def _start(record: Proven) -> int:
-    return record.start
 
 
 def _price_of_files(asked: Sequence[Queue], question: Question) -> int:
