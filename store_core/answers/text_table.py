@@ -357,10 +357,10 @@ def _cut(text: str, width: int) -> list[str]:
 
 def _in_lines(text: str, width: int) -> list[str]:
     """Break a text between its words; a word that is longer than a line is broken, too."""
-    lines = [""]
+    lines: list[str] = []
     for word in text.split(" "):
-        if not lines[-1] or text_width(lines[-1]) + 1 + text_width(word) <= width:
-            lines[-1] += f" {word}" if lines[-1] else word
+        if lines and text_width(lines[-1]) + 1 + text_width(word) <= width:
+            lines[-1] += f" {word}"
         else:
             lines.append(word)
         while text_width(lines[-1]) > width and len(lines[-1]) > 1:

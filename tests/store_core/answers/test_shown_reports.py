@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from store_core.answers import check, diff, salvage
@@ -135,6 +135,7 @@ def test_a_line_is_wider_than_the_terminal_only_where_a_whole_value_is(batch: pa
 
 
 @given(tables())
+@example(batch_of(why=pa.array([" 0"])))
 def test_a_table_that_fits_is_the_same_on_a_terminal(batch: pa.RecordBatch) -> None:
     lines = table_of(batch)
 
