@@ -202,7 +202,7 @@ class Description:
             segment_size=self.log.usual_size,
             file_bytes=sum(segment.size for segment in self.log.segments),
             messages=self._messages(),
-            queues=self.queue_count,
+            queues=None if _QUEUES in self.unread else self.queue_count,
             counted_queues=self.queue_count - self.uncounted.total(),
             topics=len(self.topics),
             groups=len(self.groups),
@@ -223,10 +223,8 @@ class Description:
 
     def _release(self) -> dict[str, Any]:
         if self.root is None or isinstance(self.root, UrlPath):
-            why = (
-                "only the files of a store on this machine tell it" if self.root is not None else "only a root tells it"
-            )
-            return {"release": None, "release_why": why}
+            place = "a root" if self.root is None else "the files of a store on this machine"
+            return {"release": None, "release_why": f"only {place} can tell it"}
         told = self.store.release
         return {"release": told.releases[0], "release_why": told.why}
 
@@ -401,7 +399,7 @@ class InfoFacts:
     segment_size: int = fact("bytes of each")
     file_bytes: int = fact("bytes of all of them")
     messages: int | None = fact("messages in the queues, without light queues, which have them again")
-    queues: int = fact("how many consume queues")
+    queues: int | None = fact("how many consume queues; null if they can't be read")
     counted_queues: int = fact("how many of these queues were looked at, for `messages` and the tables")
     topics: int = fact("topics that have queues, or are configured")
     groups: int = fact("consumer groups that have committed offsets")
@@ -454,7 +452,10 @@ class InfoReport(Report[InfoFacts]):
             yield f"log: offsets {found.log_begin:,} to {end}, {times}, in {files}"
         messages = "not known" if found.messages is None else f"{found.messages:,}"
         first = "" if found.counted_queues == found.queues else f"the first {found.counted_queues:,} of "
-        yield f"messages: {messages}, in {first}{counted(found.queues, 'queue')} of {counted(found.topics, 'topic')}"
+        place = "as the queues can't be read"
+        if found.queues is not None:
+            place = f"in {first}{counted(found.queues, 'queue')} of {counted(found.topics, 'topic')}"
+        yield f"messages: {messages}, {place}"
         entries = "" if found.index_entries is None else f" with {found.index_entries:,} entries"
         yield f"key index: {counted(found.index_files, 'file')}{entries}; {counted(found.groups, 'consumer group')}"
         if found.missing:

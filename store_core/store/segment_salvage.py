@@ -368,11 +368,8 @@ def _write_records(path: Path, found: Iterable[Salvaged]) -> None:
     with path.open("wb") as file:
         for piece in found:
             records = piece.records
-            file.writelines(_slices(records.raw.data, records.starts.tolist(), records.spans.stops.tolist()))
-
-
-def _slices(data: memoryview, starts: list[int], stops: list[int]) -> Iterator[memoryview]:
-    return (data[start:stop] for start, stop in zip(starts, stops, strict=True))
+            places = zip(records.starts.tolist(), records.spans.stops.tolist(), strict=True)
+            file.writelines(records.raw.data[start:stop] for start, stop in places)
 
 
 def _write_rows(path: Path, found: Iterable[Salvaged]) -> None:

@@ -18,6 +18,7 @@ from store_core.files import rocksdb_reader
 from store_core.queue.store_entry import FAMILIES
 from tests.builders import stored_half, stored_index_key, stored_timer
 from tests.golden_stores import GoldenStore, UnpackedStore, stores_of_kind, unpack, unpack_newer
+from tests.store_core.command.calls import call
 from tests.store_core.files.rocksdbs import make_rocksdb
 from tests.store_core.snapshot.test_queues import STORES, queues_of
 from tests.viewed_store import rows_of
@@ -119,6 +120,8 @@ def test_what_is_left_of_a_rocksdb_is_no_store_without_queues(
     report = Info().ask(root)
 
     assert ("queues in a RocksDB",) == report.found.kinds
+    assert report.found.queues is None
+    assert "messages: not known, as the queues can't be read" in call("info", root).text
     assert any("is damaged, or not all of it was copied" in note for note in report.found.notes)
 
 
