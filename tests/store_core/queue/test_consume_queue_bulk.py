@@ -93,6 +93,8 @@ def test_bulk_equals_one_by_one(release: Release, units: list[Unit], pieces: int
             assert put_one_by_one(queues[0], part) == put_bulk(queues[1], part)
             assert state_of(queues[0]) == state_of(queues[1])
         assert plain.file_bytes() == bulk.file_bytes()
+        for queue in queues:
+            queue.close()
 
 
 @given(journeys(), st.integers(0, 6), st.integers(1, 40))
@@ -114,6 +116,8 @@ def test_bulk_equals_one_by_one_on_a_failing_disk(units: list[Unit], after: int,
             assert put_one_by_one(queues[0], units) == done
             assert state_of(queues[0]) == state_of(queues[1])
             assert plain.file_bytes() == bulk.file_bytes()
+        for queue in queues:  # a search opens too many of them otherwise
+            queue.close()
 
 
 def test_nothing_is_put_while_queues_must_not_be_written(tmp_path: Path) -> None:
