@@ -194,7 +194,7 @@ class SalvageWalk:
     def parts(self, place: Place = _SEGMENT_START, until: int | None = None) -> Iterator[Window | Damage]:
         """Yield sound records and damaged ranges in ascending order; a window holds until the next one is asked for.
 
-        * `place`: Where to start: the segment's first byte, or where a chain of sound records broke.
+        * `place`: Where to start: the segment's first byte, or one past a sound record.
         * `until`: Where to stop: records and damage that start at or after it are omitted. What is found before is
           unaffected.
         """

@@ -25,62 +25,18 @@ from store_core.files.store_path import StorePaths, located_now
 from store_core.format.columnar.chain import Chain, Place, Run, Window
 from store_core.format.log_end import LogEnd, find_log_end
 from store_core.format.record.scan import StopReason, check_record
-from store_core.format.salvage import Damage, SalvageWalk, store_timestamps
+from store_core.format.salvage import SalvageWalk, store_timestamps
 from store_core.format.times import iso_time
 from store_core.snapshot.log import Log, first_store_timestamp
 from store_core.store.read.follow.log_position import LogPosition, RecordProof
 from store_core.store.read.ranges import CLOCK_STEP
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator, Iterator
+    from collections.abc import Callable, Iterator
 
     import numpy.typing as npt
 
     from store_core.format.segment_view import SegmentView
-
-
-_SOUND_AGAIN: Final = 1 << 20
-"""Bytes of sound records after damage from which on the chain is followed again, as readers do."""
-
-
-def sound_parts(segment: SegmentView, place: Place, *, only_newer: bool) -> Iterator[Window | Damage]:
-    """Yield sound records and damaged ranges in log order, as readers of the segment find them.
-
-    * `segment`: The segment up to where it is to be walked.
-    * `place`: The segment's first byte, or one past a sound record.
-    * `only_newer`: As of `SalvageWalk`.
-    """
-    while place.position < segment.size:
-        place = yield from _chained(segment, place)
-        if place.position >= segment.size:
-            return
-        following = yield from _salvaged(segment, place, only_newer=only_newer)
-        if following is None:
-            return
-        place = following
-
-
-def _chained(segment: SegmentView, place: Place) -> Generator[Window, None, Place]:
-    """Follow the chain to its end, or to the first record that is not sound; return the place."""
-    for window in Chain(segment).windows(place, segment.size):
-        sound = window.sound(segment)
-        if sound is not None:
-            yield sound
-            place = sound.place
-        if sound is not window:
-            return place
-    return place
-
-
-def _salvaged(
-    segment: SegmentView, place: Place, *, only_newer: bool
-) -> Generator[Window | Damage, None, Place | None]:
-    """Walk through damage; return where the segment is sound again, None at its end."""
-    for part in SalvageWalk(segment, only_newer=only_newer).parts(place):
-        yield part
-        if isinstance(part, Window) and part.run.size >= _SOUND_AGAIN:
-            return part.place
-    return None
 
 
 _SEGMENT_START: Final = Place()
@@ -273,7 +229,7 @@ def _stretches_of(segment: Segment, view: SegmentView, start: LogPosition, end: 
     is_last = end.physical_offset < segment.end_offset
     limited = view.up_to(end.physical_offset - segment.start_offset) if is_last else view
     place = start.place_in(segment)
-    for part in sound_parts(limited, place, only_newer=is_last):
+    for part in SalvageWalk(limited, only_newer=is_last).parts(place):
         if isinstance(part, Window):
             yield Stretch(segment, view, part, place.last_sound)
             place = part.place
@@ -284,7 +240,7 @@ def _last_two(view: SegmentView, after: Place, end: LogEnd) -> list[int]:
     chain = end.chain or Chain(view, begin=after)
     runs: list[Run] = list(chain.kept)
     if chain.stop != end.position:
-        parts = sound_parts(view.up_to(end.position), after, only_newer=True)
+        parts = SalvageWalk(view.up_to(end.position), only_newer=True).parts(after)
         runs = [Run(part.starts, part.stop) for part in parts if isinstance(part, Window)]
     starts = [start for run in runs[-2:] for start in run.starts[-2:].tolist()]
     return [*([after.last_sound] if after.last_sound >= 0 else []), *starts][-2:]
