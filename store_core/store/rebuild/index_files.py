@@ -133,12 +133,11 @@ class IndexComparison:
           than what was read.
         * `lost`: Of the range.
         """
-        stored = self._stored(min(end, self._end))
-        if _are_equal(self._ours, stored):  # a broker puts them in the order of the log
-            return IndexDifferences(has_tags=any(bool(piece.any()) for piece in self._is_tag))
         every = np.concatenate([np.empty(0, np.int64), *self._ours])
         is_tag = np.concatenate([np.empty(0, np.bool_), *self._is_tag])
-        theirs = np.concatenate([np.empty(0, np.int64), *stored])
+        theirs = np.concatenate([np.empty(0, np.int64), *self._stored(min(end, self._end))])
+        if np.array_equal(every, theirs):  # a broker puts them in the order of the log
+            return IndexDifferences(has_tags=bool(is_tag.any()))
         is_expected = _expected(every, is_tag, theirs, indexes_tags=self._rules.features.indexes_tags)
         found = self._compared(every[is_expected], theirs, lost)
         if not self._rules.features.indexes_tags:
@@ -179,9 +178,8 @@ class IndexComparison:
         for number in numbers[:_KEPT].tolist():
             yield IndexDifference(kind, self._begin + (number >> _HASH_BITS), number & (1 << _HASH_BITS) - 1)
 
-    def _stored(self, end: int) -> list[npt.NDArray[np.int64]]:
-        """Read the entries of this range; one that leads out of its file's bounds is left to who checks the files."""
-        found: list[npt.NDArray[np.int64]] = []
+    def _stored(self, end: int) -> Iterator[npt.NDArray[np.int64]]:
+        """Yield the entries of this range; one that leads out of its file's bounds is left to who checks the files."""
         for file in self._index.used:
             first, stop = max(file.reach[0], self._begin), min(file.reach[1] + 1, end)
             for entries in file.between(first, stop):
@@ -189,8 +187,7 @@ class IndexComparison:
                 if not _all_between(offsets, first, stop):
                     inside = (offsets >= first) & (offsets < stop)
                     hashes, offsets = hashes[inside], offsets[inside]
-                found.append((offsets - self._begin << _HASH_BITS) | positive_hashes(hashes))
-        return found
+                yield (offsets - self._begin << _HASH_BITS) | positive_hashes(hashes)
 
 
 def _all_between(offsets: npt.NDArray[np.int64], begin: int, end: int) -> bool:
@@ -218,25 +215,6 @@ def _expected(
     expected = ~is_tag
     expected[is_tag] = is_there
     return expected
-
-
-def _are_equal(first: list[npt.NDArray[np.int64]], second: list[npt.NDArray[np.int64]]) -> bool:
-    """Return whether two lists of pieces have the same numbers in the same order, wherever they were cut."""
-    ends = [np.cumsum([0, *map(len, pieces)], dtype=np.int64) for pieces in (first, second)]
-    if ends[0][-1] != ends[1][-1]:
-        return False
-    cuts = np.unique(np.concatenate(ends))
-    pieces = (_cut(pieces, some, cuts) for pieces, some in zip((first, second), ends, strict=True))
-    return all(np.array_equal(mine, its) for mine, its in zip(*pieces, strict=True))
-
-
-def _cut(
-    pieces: list[npt.NDArray[np.int64]], ends: npt.NDArray[np.int64], cuts: npt.NDArray[np.int64]
-) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield pieces between places, in ascending order, that include 0 and the ends of all pieces."""
-    for begin, stop in pairwise(cuts.tolist()):
-        number = int(np.searchsorted(ends, begin, "right")) - 1
-        yield pieces[number][begin - int(ends[number]) : stop - int(ends[number])]
 
 
 def _by_kind(missing: npt.NDArray[np.int64], extra: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[np.int64]]:

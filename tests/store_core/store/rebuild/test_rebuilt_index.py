@@ -31,7 +31,6 @@ from store_core.store.rebuild.index_files import (
     IndexReport,
     IndexWriter,
     KeptIndex,
-    _are_equal,
     _expected,
     slice_entries,
 )
@@ -172,19 +171,6 @@ def test_entries_that_an_index_should_have_are_those_of_the_definition(data: st.
         assert plainly_expected(every, is_tag, theirs, indexes=indexes) == found.tolist()
     else:
         assert [not tag for tag in is_tag] == found.tolist()
-
-
-PIECES: Final = st.lists(
-    st.lists(st.integers(0, 1), max_size=4).map(lambda numbers: np.array(numbers, np.int64)), max_size=5
-)
-
-
-@given(PIECES, PIECES)
-def test_pieces_are_equal_if_what_they_make_up_is(first: list[np.ndarray], second: list[np.ndarray]) -> None:
-    whole, other = (np.concatenate([np.empty(0, np.int64), *pieces]) for pieces in (first, second))
-
-    assert np.array_equal(whole, other) == _are_equal(first, second)
-    assert _are_equal(first, [whole])
 
 
 RELEASES: tuple[Release, ...] = ("4.3", "4.9", "5.3")
