@@ -75,10 +75,6 @@ class PutUnits:
         """Return the units of columns of one length."""
         return cls(stored_units(physical_offset, size, tags_code), queue_offset, features)
 
-    def __len__(self) -> int:
-        """Count the units."""
-        return len(self.units)
-
     def run_end(self, start: int, stop: int) -> int:
         """Return where the run that holds a unit ends, at `stop` at the latest."""
         place = bisect_right(self._starts, start)
@@ -429,31 +425,11 @@ class ConsumeQueue(QueueFiles):
             f"cause, which was logged before this, and open the store again",
         )
 
-    def put_units(
-        self,
-        physical_offset: npt.NDArray[np.int64],
-        size: npt.NDArray[np.int64],
-        tags_code: npt.NDArray[np.int64],
-        queue_offset: npt.NDArray[np.int64],
-    ) -> bool:
-        """Append the units of many records, in log order.
-
-        The result is the same as putting each by itself, with retries; the caller fills the extension. Refused units
-        are skipped, see `refusal_of`. If one can't be written, `on_error` is called and the rest is skipped.
-
-        Returns: False if a unit was refused or could not be written.
-        """
-        sound = (queue_offset >= 0) & (queue_offset < self._index_limit)
-        is_sound = bool(sound.all())
-        if not is_sound:
-            physical_offset, size, tags_code, queue_offset = (
-                column[sound] for column in (physical_offset, size, tags_code, queue_offset)
-            )
-        units = PutUnits.of(physical_offset, size, tags_code, queue_offset, self.rules.features)
-        return self.put(units, 0, len(units)) and is_sound
-
     def put(self, units: PutUnits, start: int, stop: int) -> bool:
-        """Append a range of units whose indexes are sound, as `put_units`."""
+        """Append a range of units whose indexes are sound, as putting each by itself, with retries; False on failure.
+
+        The caller fills the extension. If one can't be written, `on_error` is called and the rest is skipped.
+        """
         while start < stop:
             done = self._put_some(units, start, units.run_end(start, stop))
             if not done:

@@ -19,6 +19,7 @@ from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits, QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.rocksdb_consume_queue import RocksdbConsumeQueue
+from store_core.queue.consume_queue_unit import UNIT_DTYPE
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, QueueNumbering
 from store_core.queue.queue_assignment import AssignedUnit, BatchAssignment, RefusedUnit, assign, assign_batch
 from store_core.queue.queue_path import is_light, parse_queue_id, queue_path, refusal_of
@@ -314,8 +315,8 @@ class ConsumeQueueStore:
     def _put_light(self, unit: AssignedUnit, request: DispatchRequest) -> None:
         queue = self._obtain(unit, request)
         if isinstance(queue, ConsumeQueue):
-            columns = (request.physical_offset, request.message_size, request.tags_code, unit.queue_offset)
-            queue.put_units(*(np.array([value], np.int64) for value in columns))
+            stored = np.array([(request.physical_offset, request.message_size, request.tags_code)], UNIT_DTYPE)
+            queue.put(PutUnits(stored, np.array([unit.queue_offset]), self._rules.features), 0, 1)
 
     def _obtain(self, unit: AssignedUnit, request: DispatchRequest) -> Queue | None:
         """Return the queue of a unit; None, after noting the refusal, if the queue can't be created or is full."""

@@ -10,11 +10,12 @@ import numpy as np
 
 from store_core.files.file_system import OsFileSystem
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits, QueueServices
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE, UNIT_DTYPE, BatchCqUnit, CqUnit
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
+from store_core.queue.queue_assignment import index_refusal
 from store_core.queue.queue_path import QueueRules
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
@@ -85,6 +86,15 @@ def records(count: int, first: int = 0, size: int = 100) -> list[Unit]:
 
 def put_all(queue: ConsumeQueue, units: Iterable[Unit]) -> list[bool]:
     return [queue.put_message_position_info(*unit) for unit in units]
+
+
+def put_bulk(queue: ConsumeQueue, units: Iterable[Unit]) -> bool:
+    """Put at once those of some units that have a place in a queue; return whether all are in it."""
+    given = np.array(list(units), np.int64).reshape(-1, 4)
+    has_place = np.array([index_refusal(index, queue.rules) is None for index in given[:, 3].tolist()], np.bool_)
+    position, size, tags_code, index = given[has_place].T
+    put = PutUnits.of(position, size, tags_code, index, queue.rules.features)
+    return queue.put(put, 0, len(put.units)) and bool(has_place.all())
 
 
 def state_of(queue: ConsumeQueue) -> dict[str, object]:

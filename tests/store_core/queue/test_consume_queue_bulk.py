@@ -8,7 +8,6 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -21,6 +20,7 @@ from tests.store_core.queue.consume_queues import (
     QueueMaker,
     Unit,
     put_all,
+    put_bulk,
     records,
     state_of,
     units_in,
@@ -31,13 +31,8 @@ if TYPE_CHECKING:
     from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 
 
-def put_bulk(queue: ConsumeQueue, units: list[Unit]) -> bool:
-    columns = np.array(units, np.int64).reshape(-1, 4).T
-    return queue.put_units(*columns)
-
-
 def put_one_by_one(queue: ConsumeQueue, units: list[Unit]) -> bool:
-    """Do what `put_units` promises, by one call of the wrapper per unit."""
+    """Do what `put_bulk` does, by one call of the wrapper per unit."""
     answers = []
     for unit in units:
         request = DispatchRequest("T", 0, unit.physical_offset, unit.size, unit.tags_code, 1, unit.queue_offset)

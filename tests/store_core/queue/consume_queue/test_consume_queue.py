@@ -7,7 +7,6 @@ import errno
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import numpy as np
 import pytest
 
 from store_core.errors import SegmentLayoutError
@@ -21,6 +20,7 @@ from tests.store_core.queue.consume_queues import (
     QueueMaker,
     Unit,
     put_all,
+    put_bulk,
     records,
     state_of,
     units_in,
@@ -51,10 +51,6 @@ def indexes(queue: ConsumeQueue) -> list[int]:
 
 def stored(queue: ConsumeQueue) -> list[tuple[int, int, int]]:
     return [unit[1:] for unit in units_in(queue)]
-
-
-def put_at_once(queue: ConsumeQueue, units: list[Unit]) -> bool:
-    return queue.put_units(*np.array(units, np.int64).T)
 
 
 def request(unit: Unit) -> DispatchRequest:
@@ -158,7 +154,7 @@ def test_an_index_before_the_end_is_taken_for_a_repetition(queue: ConsumeQueue) 
 @pytest.mark.parametrize("files", [1, 2])
 def test_a_repetition_leaves_no_empty_file_behind_a_full_one(tmp_path: Path, release: Release, files: int) -> None:
     """RocketMQ makes one: 5.3.3 then throws while it loads the queue, and 4.9.7 loads it."""
-    for number, put in enumerate((put_all, put_at_once)):
+    for number, put in enumerate((put_all, put_bulk)):
         maker = QueueMaker(tmp_path / f"{number}", release)
         queue = maker.new()
         put(queue, [*records(files * UNITS), Unit(10**6, 100, 0, 4), Unit(10**6 + 100, 100, 0, UNITS - 1)])

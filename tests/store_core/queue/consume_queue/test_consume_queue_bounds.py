@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from store_core.files.overlay_file_system import OverlayFile, OverlayFileSystem
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
+from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits, QueueServices
 from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes
 from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE, FileUnits, batch_units, pre_blank
 from store_core.queue.queue_path import QueueRules
@@ -367,7 +367,8 @@ def _write(directory: Path, *, is_batch: bool) -> None:
     ones = np.ones(len(numbers), np.int64)
     queue = _queue(directory, FaultyFileSystem(), is_batch=is_batch)
     if isinstance(queue, ConsumeQueue):
-        assert queue.put_units(100 * numbers, 100 * ones, ones, numbers)
+        units = PutUnits.of(100 * numbers, 100 * ones, ones, numbers, queue.rules.features)
+        assert queue.put(units, 0, len(numbers))
     else:
         columns = {"physical_offset": 100 * numbers, "store_size": 100 * ones, "tags_code": ones}
         columns |= {"store_timestamp": numbers, "msg_base_offset": numbers, "batch_size": ones}

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from store_core.queue.consume_queue.consume_queue import PutUnits
 from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes
 from tests.store_core.queue.consume_queues import FILE_SIZE, UNITS, QueueMaker, put_all, records
 
@@ -155,7 +156,8 @@ def test_a_search_among_ten_million_units_looks_at_few(tmp_path: Path) -> None:
         return physical_offset // 100
 
     indexes = np.arange(count)
-    assert queue.put_units(indexes * 100, np.full(count, 100), indexes, indexes)
+    units = PutUnits.of(indexes * 100, np.full(count, 100), indexes, indexes, queue.rules.features)
+    assert queue.put(units, 0, count)
     assert 7_654_321 == queue.get_offset_in_queue_by_time(7_654_321, LOWER, LogTimes(store_time, 0))
     assert 67 + 2 + 19 + 1 >= len(asked)
 
