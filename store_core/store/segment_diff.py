@@ -1,9 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which parts two logs are compared, and in what two segments differ, in bytes and records.
-
-`compare_bytes` is the definition of where two arrays of bytes differ; `DifferingBytes.between` returns the same for
-large arrays, in bounded memory.
-"""
+"""In which parts two logs are compared, and in what two segments differ, in bytes and records."""
 
 from __future__ import annotations
 
@@ -176,23 +172,6 @@ class DifferingBytes:
     def before(self, position: int) -> int:
         """Return how many ranges begin before a position."""
         return int(np.searchsorted(self.begins, position))
-
-
-def compare_bytes(a: bytes, b: bytes) -> list[tuple[int, int, int]]:
-    """Return begin, end and number of differing bytes of each range in which two strings of equal size differ.
-
-    Examples
-    --------
-    >>> compare_bytes(b"abcdef" + bytes(100) + b"x", b"aBcDef" + bytes(100) + b"y")
-    [(1, 4, 2), (106, 107, 1)]
-    """
-    ranges: list[tuple[int, int, int]] = []
-    for at in (at for at, (left, right) in enumerate(zip(a, b, strict=True)) if left != right):
-        if ranges and at - ranges[-1][1] < JOINED:
-            ranges[-1] = (ranges[-1][0], at + 1, ranges[-1][2] + 1)
-        else:
-            ranges.append((at, at + 1, 1))
-    return ranges
 
 
 def _ranges(positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

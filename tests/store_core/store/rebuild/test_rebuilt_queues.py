@@ -36,7 +36,7 @@ from store_core.store.rebuild.segment_part import (
     split_segments,
 )
 from store_core.store.rebuild.segment_scan import SegmentScan, SegmentUnits
-from store_core.store.segment_diff import JOINED, DifferingBytes, compare_bytes
+from store_core.store.segment_diff import JOINED, DifferingBytes
 from tests.budgets import budget
 from tests.builders import BODY_AT, LogBuilder, Record
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
@@ -204,6 +204,17 @@ def pairs() -> st.SearchStrategy[tuple[bytes, bytes]]:
 
 def chunks(data: npt.NDArray[np.uint8]) -> Callable[[int, int], npt.NDArray[np.uint8]]:
     return lambda begin, end: data[begin:end]
+
+
+def compare_bytes(a: bytes, b: bytes) -> list[tuple[int, int, int]]:
+    """Return begin, end and number of differing bytes of each range: the definition of `DifferingBytes.between`."""
+    ranges: list[tuple[int, int, int]] = []
+    for at in (at for at, (left, right) in enumerate(zip(a, b, strict=True)) if left != right):
+        if ranges and at - ranges[-1][1] < JOINED:
+            ranges[-1] = (ranges[-1][0], at + 1, ranges[-1][2] + 1)
+        else:
+            ranges.append((at, at + 1, 1))
+    return ranges
 
 
 @given(pairs(), st.sampled_from([1, 7, 64, 100, 1 << 20]))
