@@ -220,7 +220,7 @@ class LogTimes(NamedTuple):
     min_offset: int  # where the log starts; units that point below it count as too early
 
 
-class _Range(NamedTuple):
+class SearchedRange(NamedTuple):
     """The range of a file's units to search.
 
     * `floor`, `ceiling`: Index in the file of the first and the last unit.
@@ -268,10 +268,10 @@ class TimeSearch:
         if file is None or not len(units):
             return 0
         floor = max(min_logic_offset - file.file_from_offset, 0) // CQ_STORE_UNIT_SIZE
-        searched = _Range(file.file_from_offset, floor, len(units) - 1)
+        searched = SearchedRange(file.file_from_offset, floor, len(units) - 1)
         times = _Times(units, log)
         if self._by_boundary:
-            return _bounded(searched, times, timestamp, boundary)
+            return bounded(searched, times, timestamp, boundary)
         return _nearest(searched, times, timestamp)
 
     def _file_by_time(
@@ -313,15 +313,6 @@ class SearchedUnits(Protocol):
         ...
 
 
-def search_bounded(first: int, last: int, times: SearchedUnits, timestamp: int, boundary: BoundaryType) -> int:
-    """Search units that are not in files, by the rules of 5.3.
-
-    * `first`, `last`: Index in the queue of the first and the last unit.
-    * `timestamp`: Ms since 1970.
-    """
-    return _bounded(_Range(0, first, last), times, timestamp, boundary)
-
-
 class _Times:
     """Store times of a file's units."""
 
@@ -352,7 +343,7 @@ class _Around(NamedTuple):
     right_time: int = -1
 
 
-def _bisect(searched: _Range, times: SearchedUnits, timestamp: int) -> _Around | None:
+def _bisect(searched: SearchedRange, times: SearchedUnits, timestamp: int) -> _Around | None:
     """Bisect one file until a unit has the time, or the range is empty; None at a record that can't be read."""
     low, high = searched.floor, searched.ceiling
     left = left_time = right = right_time = -1
@@ -373,7 +364,7 @@ def _bisect(searched: _Range, times: SearchedUnits, timestamp: int) -> _Around |
     return _Around(-1, left, left_time, right, right_time)
 
 
-def _nearest(searched: _Range, times: SearchedUnits, timestamp: int) -> int:
+def _nearest(searched: SearchedRange, times: SearchedUnits, timestamp: int) -> int:
     """Search one file by the rules before 5.1.1."""
     around = _bisect(searched, times, timestamp)
     if around is None:
@@ -386,8 +377,8 @@ def _nearest(searched: _Range, times: SearchedUnits, timestamp: int) -> int:
     return searched.queue_offset(around.left)
 
 
-def _bounded(searched: _Range, times: SearchedUnits, timestamp: int, boundary: BoundaryType) -> int:
-    """Search one file by the rules of 5.3; times outside the file's range are handled first."""
+def bounded(searched: SearchedRange, times: SearchedUnits, timestamp: int, boundary: BoundaryType) -> int:
+    """Search a file, or all of a queue, by the rules of 5.3; times outside the range are handled first."""
     is_lower = boundary is BoundaryType.LOWER
     if searched.floor > searched.ceiling:
         return 0
@@ -403,7 +394,7 @@ def _bounded(searched: _Range, times: SearchedUnits, timestamp: int, boundary: B
     return searched.queue_offset_or_nowhere(around.right if is_lower else around.left)
 
 
-def _last_equal(searched: _Range, times: SearchedUnits, index: int, timestamp: int, step: int) -> int:
+def _last_equal(searched: SearchedRange, times: SearchedUnits, index: int, timestamp: int, step: int) -> int:
     """Move over neighbours with the same time, in direction `step`, within the range."""
     while searched.floor <= index + step <= searched.ceiling and times.of(index + step) == timestamp:
         index += step

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
-from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes, SearchedUnits, search_bounded
+from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes, SearchedRange, SearchedUnits, bounded
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, FileUnits, UnitArray, coverage
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ class RocksdbConsumeQueue(ConsumeQueue):
         """
         units = _AllUnits(self, log)
         begin, end = self.min_offset_in_queue, self.max_offset_in_queue
-        found = search_bounded(begin, end - 1, units, timestamp, boundary)
+        found = bounded(SearchedRange(0, begin, end - 1), units, timestamp, boundary)
         return min(max(found, begin), end)
 
     # ---- putting and truncating, in memory
