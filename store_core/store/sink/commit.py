@@ -10,7 +10,7 @@ import hashlib
 import json
 import logging
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
@@ -35,6 +35,7 @@ from store_core.format.crc32 import crc32
 from store_core.format.words import counted
 from store_core.queue.index_format import index_file_size
 from store_core.store.message_store import DefaultMessageStore
+from store_core.store.message_store_config import DefaultSize
 from store_core.store.sink.directory import (
     OLD,
     SinkDirectory,
@@ -249,16 +250,6 @@ def _replace(path: Path, text: str, file_system: FileSystem) -> None:
     file_system.sync_directory(path.parent)
 
 
-_SIZES: Final = (
-    "mapped_file_size_commit_log",
-    "mapped_file_size_consume_queue",
-    "mapped_file_size_consume_queue_ext",
-    "mapper_file_size_batch_consume_queue",
-    "max_hash_slot_num",
-    "max_index_num",
-)
-
-
 def with_sizes_of(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> MessageStoreConfig:
     """Return a configuration with the sizes of a store's files, all of which then count as explicit.
 
@@ -266,7 +257,8 @@ def with_sizes_of(root: Path, config: MessageStoreConfig, file_system: FileSyste
     """
     _check_log(root, config, file_system)
     sized = with_sizes_of_files(root, config, file_system)
-    fixed: dict[str, Any] = {name: int(getattr(sized, name)) for name in _SIZES}
+    values = {each.name: getattr(sized, each.name) for each in fields(sized)}
+    fixed: dict[str, Any] = {name: int(value) for name, value in values.items() if isinstance(value, DefaultSize)}
     sized = replace(sized, **fixed)
     _check_index(root, sized, file_system)
     return sized
