@@ -110,15 +110,6 @@ class Dispatcher:
             finally:
                 self._beside = None
 
-    def dispatch(self, request: DispatchRequest) -> DispatchRequest:
-        """Dispatch one record (``DefaultMessageStore.doDispatch``); return it with its bit map."""
-        if self._filter_bit_map is not None:
-            request = replace(request, bit_map=self._filter_bit_map(request))
-        self.queues.put(request)
-        self.index.build_index(request)
-        self.dispatched += 1
-        return request
-
     def dispatch_nameless(self, size: int) -> None:
         """Dispatch what release 4.3, after a crash, makes of a record whose parts do not add up to its size.
 
@@ -130,7 +121,7 @@ class Dispatcher:
         self.dispatched += 1
 
     def dispatch_batch(self, batch: DispatchBatch, *, gather: bool = False) -> DispatchBatch:
-        """Dispatch many records, equivalent to calling `dispatch` on each.
+        """Dispatch records (``DefaultMessageStore.doDispatch``); return them with their bit maps.
 
         Some keys may not be in the index file until `write_back`. With `gather`, for when no one reads queues
         meanwhile, the same goes for units and their queues.
