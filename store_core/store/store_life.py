@@ -93,7 +93,14 @@ class StoreServices:
         path, config, clock, file_system = setup.path, setup.config, setup.clock, setup.file_system
         self._config, self._cleans = config, setup.cleans
         self._log_on_disk = 0
-        self._allocate = allocate_service(config, clock, file_system)
+        pool = None
+        if uses_pool(config):
+            pool = TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
+        self._allocate = AllocateMappedFileService(
+            file_system, clock, pool,
+            fail_fast_without_buffer=config.fast_fail_if_no_buffer_in_store_pool,
+            reserve=config.warm_maped_file_enable,
+        )  # fmt: skip
         self.checkpoint = StoreCheckpoint(path, file_system, config.release)
         space = disk_space(path, config, file_system)
         log = self.commit_log = CommitLog(
@@ -227,17 +234,3 @@ def _set(flags: RunningFlags, flag: RunningFlag) -> None:
 def disk_space(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> DiskSpace:
     """Create the `DiskSpace` that measures the disks of commit log and queues."""
     return DiskSpace(config, log_paths(root, config, file_system).paths, root / CONSUME_QUEUE, file_system)
-
-
-def allocate_service(config: MessageStoreConfig, clock: Clock, file_system: FileSystem) -> AllocateMappedFileService:
-    """Create the service that preallocates segments, with write buffers if configured."""
-    pool = None
-    if uses_pool(config):
-        pool = TransientStorePool(config.transient_store_pool_size, config.mapped_file_size_commit_log)
-    return AllocateMappedFileService(
-        file_system,
-        clock,
-        pool,
-        fail_fast_without_buffer=config.fast_fail_if_no_buffer_in_store_pool,
-        reserve=config.warm_maped_file_enable,
-    )
