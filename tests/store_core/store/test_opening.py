@@ -255,12 +255,6 @@ class Recorder:
     def __init__(self) -> None:
         self.calls: list[tuple[str, list[int]]] = []
 
-    def put(self, request: DispatchRequest) -> None:
-        self.calls.append(("queue", [request.physical_offset]))
-
-    def build_index(self, request: DispatchRequest) -> None:
-        self.calls.append(("index", [request.physical_offset]))
-
     def put_batch(self, batch: RequestBatch) -> None:
         self.calls.append(("queue", batch.physical_offset.tolist()))
 
