@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.reader import with_old_objects_kept
 from pyspark_commitlog.session import no_context_error, require_classic, spark_session
+from store_core.store.parts import Engine
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -37,14 +38,12 @@ Result = TypeVar("Result")
 _ONE_MACHINE: Final = re.compile(r"local(\[.*\])?")
 
 
-class SparkEngine:
+class SparkEngine(Engine):
     """Runs each part of a job as a Spark task, in one step or two; the shuffle carries pieces between the two.
 
     * `what`: What needs the session, for errors.
 
-    * `slots`: How many parts run at once.
-    * `is_one_machine`: Whether all parts run on this machine: False with ``local-cluster``, whose executors are treated
-      as remote.
+    * `is_one_machine`: False with ``local-cluster``, whose executors are treated as remote.
     """
 
     keeps_pieces = False
@@ -55,9 +54,6 @@ class SparkEngine:
         self._context = spark.sparkContext
         self.slots = self._context.defaultParallelism
         self.is_one_machine = _ONE_MACHINE.fullmatch(self._context.master or "") is not None
-
-    def expect(self, *kinds: type) -> None:
-        """Get ready for jobs of these classes: here there is nothing to do."""
 
     def run(self, job: Job[Part, Partial, Result]) -> Result:
         """Run a job, and return its result."""

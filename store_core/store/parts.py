@@ -122,35 +122,24 @@ class GroupedJob(Protocol[Part, Key, Piece, Partial, Result_co]):
         ...
 
 
-class Engine(Protocol):
+class Engine(ABC):
     """Runs jobs."""
 
-    @property
-    def slots(self) -> int:
-        """How many parts run at once."""
-        ...
+    slots: int  # how many parts run at once
+    is_one_machine: bool  # whether all parts run on this machine, so that large data can be passed in files
+    keeps_pieces: bool
+    """Whether this process's memory holds all pieces of a grouped job between its two steps."""
 
-    @property
-    def is_one_machine(self) -> bool:
-        """Whether all parts run on this machine, so that large data can be passed in files."""
-        ...
-
-    @property
-    def keeps_pieces(self) -> bool:
-        """Whether this process's memory holds all pieces of a grouped job between its two steps."""
-        ...
-
-    def expect(self, *kinds: type) -> None:
+    def expect(self, *kinds: type) -> None:  # noqa: B027 -- most engines have nothing to do
         """Get ready for jobs of these classes; others can be run, too."""
-        ...
 
+    @abstractmethod
     def run(self, job: Job[Part, Partial, Result]) -> Result:
         """Run a job, and return its result."""
-        ...
 
+    @abstractmethod
     def run_grouped(self, job: GroupedJob[Part, Key, Piece, Partial, Result]) -> Result:
         """Run a job in two steps, and return its result."""
-        ...
 
 
 class Step(Enum):
@@ -178,7 +167,7 @@ class PartsDone(NamedTuple):
 ProgressSink: TypeAlias = "Callable[[PartsDone], None]"
 
 
-class LocalEngine(ABC):
+class LocalEngine(Engine):
     """Base of engines on this machine; a subclass only supplies a way to map a function over parts.
 
     * `on_progress`: Called with a `PartsDone` after each part, in the process that runs the job.
@@ -193,20 +182,12 @@ class LocalEngine(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:  # noqa: B027 -- as `expect`
+    def __exit__(self, *_: object) -> None:
         """End what the engine has started: here nothing."""
-
-    @property
-    @abstractmethod
-    def slots(self) -> int:
-        """How many parts run at once."""
 
     @abstractmethod
     def _map(self, call: Callable[[Part], Partial], parts: Sequence[Part]) -> Iterator[Partial]:
         """Call a function for each part, and yield what it returns in the order of the parts."""
-
-    def expect(self, *kinds: type) -> None:  # noqa: B027 -- most engines have nothing to do
-        """Get ready for jobs of these classes; others can be run, too."""
 
     def run(self, job: Job[Part, Partial, Result]) -> Result:
         """Run a job, and return its result."""

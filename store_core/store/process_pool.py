@@ -48,20 +48,15 @@ class ProcessPool(LocalEngine):
     def __init__(self, processes: int, on_progress: ProgressSink | None = None) -> None:
         super().__init__(on_progress)
         check_least(1, processes=processes)
-        self._processes = processes
+        self.slots = processes
         self._workers: _Workers | None = None
-
-    @property
-    def slots(self) -> int:
-        """How many parts run at once."""
-        return self._processes
 
     def __exit__(self, *_: object) -> None:
         self._end(is_patient=True)
 
     def expect(self, *kinds: type) -> None:
         """Start the processes, which import what these jobs need while their owner does something else."""
-        for _ in range(self._processes):
+        for _ in range(self.slots):
             self._started().submit(_import, kinds)
 
     def _map(self, call: Callable[[Part], Partial], parts: Sequence[Part]) -> Iterator[Partial]:
@@ -75,7 +70,7 @@ class ProcessPool(LocalEngine):
         try:
             for part in parts:
                 given.append(self._started().submit(call, part))
-                if len(given) >= _AHEAD * self._processes:
+                if len(given) >= _AHEAD * self.slots:
                     yield given[0].result()
                     given.popleft()
                     done += 1
@@ -84,7 +79,7 @@ class ProcessPool(LocalEngine):
                 given.popleft()
                 done += 1
         except BrokenProcessPool:
-            working = f"one of parts {done + 1} to {min(done + _AHEAD * self._processes, len(parts))} of {len(parts)}"
+            working = f"one of parts {done + 1} to {min(done + _AHEAD * self.slots, len(parts))} of {len(parts)}"
             raise LostWorkerError(working, self._end(is_patient=False)) from None
         except BaseException:  # including ^C, and a caller that stops iterating
             self._end(is_patient=False)
@@ -92,7 +87,7 @@ class ProcessPool(LocalEngine):
 
     def _started(self) -> _Workers:
         if self._workers is None:
-            self._workers = _Workers(self._processes)
+            self._workers = _Workers(self.slots)
         return self._workers
 
     def _end(self, *, is_patient: bool) -> int | None:

@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from store_core.command.program import program
+from store_core.store.parts import Engine
 from store_core.store.rebuild.job import rebuild_by
 from tests.builders import LogBuilder, Record
 
@@ -62,7 +63,7 @@ Result = TypeVar("Result")
 
 
 @dataclass
-class LocalRunner:
+class LocalRunner(Engine):
     """Runs parts in this process, one by one: in random order, and each group `attempts` times.
 
     * `is_one_machine`: Whether runs are passed in files.
@@ -73,9 +74,6 @@ class LocalRunner:
     is_one_machine: bool = False
     slots: int = 2
     keeps_pieces: bool = False
-
-    def expect(self, *kinds: type) -> None:
-        pass
 
     def run(self, job: Job[Part, Partial, Result]) -> Result:
         parts = list(job.plan())
