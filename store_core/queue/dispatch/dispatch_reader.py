@@ -32,9 +32,6 @@ _BATCH_ROWS: Final = 1 << 14
 _BATCH_BYTES: Final = 64 << 20
 """Most bytes of the file that a batch covers, unless it has only one record."""
 
-_WINDOW: Final = 256 << 20
-"""Bytes walked in one go; only the starts of their records are held, 8 bytes per record."""
-
 _FEW_BYTES: Final = 4 << 10
 """Up to this many bytes are read record by record, which is quicker; a reader right after a writer has as few."""
 
@@ -67,17 +64,16 @@ class DispatchReader:
         self._rules = rules
         self._strictness = strictness
         self._batch_rows = batch_rows
-        self._kept: tuple[Run, ...] = ()
+        self._run: Run | None = None
         self._is_over = False
         features = rules.features
         checks_property_crc = features.has_property_crc and strictness.check_crc and rules.verify_property_crc
         self._is_scalar = checks_property_crc or (features.checks_dup_info and strictness.check_dup_info)
         self._file = StoredFile(*piece, rules)
 
-    def along(self, kept: tuple[Run, ...], numbers: QueueNumbers | None = None) -> Self:
-        """Take starts from runs of the chain through the same bytes, and queues found before; return the reader."""
-        self._kept = kept
-        self._file.numbers = numbers or self._file.numbers
+    def along(self, run: Run, numbers: QueueNumbers) -> Self:
+        """Take starts from a run of the chain through the same bytes, and queues found before; return the reader."""
+        self._run, self._file.numbers = run, numbers
         return self
 
     def check(self, position: int) -> MessageCheck:
@@ -89,7 +85,7 @@ class DispatchReader:
             if self._is_scalar or self._raw.size - self.position <= _FEW_BYTES:
                 yield from self._one_by_one()
             else:
-                yield from self._window()
+                yield from self._chained()
 
     def _one_by_one(self, until: int | None = None) -> Iterator[DispatchBatch]:
         """Run the definition's check for every record, to the end or up to a position."""
@@ -113,26 +109,24 @@ class DispatchReader:
         self.end = check
         self._is_over = True
 
-    def _window(self) -> Iterator[DispatchBatch]:
-        """Follow the chain of lengths up to the end of a window, and prove the records that it finds."""
-        limit = min(self.position + _WINDOW, self._raw.size)
-        starts = self._starts(limit)
+    def _chained(self) -> Iterator[DispatchBatch]:
+        """Follow the chain of lengths to its end, and prove the records that it finds."""
+        starts = self._starts()
         first = 0
         while first < starts.size and not self._is_over:
             fitting = int(np.searchsorted(starts, starts[first] + _BATCH_BYTES)) - first
             count = max(min(self._batch_rows, fitting), 1)
             yield from self._proven(starts[first : first + count])
             first += count
-        if self.position < limit:
+        if self.position < self._raw.size:
             yield from self._one_by_one(self.position + 1)
 
-    def _starts(self, limit: int) -> npt.NDArray[np.int64]:
-        """Follow the chain from the position up to a limit, as far as it is not known."""
-        run = next((run for run in self._kept if run.stop > self.position), None)
-        part = None if run is None else run.between(self.position, limit)
+    def _starts(self) -> npt.NDArray[np.int64]:
+        """Follow the chain from the position on, unless it is known."""
+        part = None if self._run is None else self._run.between(self.position, self._raw.size)
         if part is not None and part.starts[0] == self.position:
             return part.starts
-        return chain(self._raw, self.position, limit, self._start_offset).starts
+        return chain(self._raw, self.position, self._raw.size, self._start_offset).starts
 
     def _proven(self, starts: npt.NDArray[np.int64]) -> Iterator[DispatchBatch]:
         """Yield the records of a chain up to the first that is not one; from a doubtful one on, one by one."""
@@ -233,7 +227,7 @@ class WindowReader:
             view = Piece(window.raw[: run.stop], self._segment.start_offset + window.base)
             if len(self._numbers.queues) > _MOST_QUEUES:
                 self._numbers = QueueNumbers()
-            reader = self._reader(view).along((run,), self._numbers)
+            reader = self._reader(view).along(run, self._numbers)
             for batch in reader:
                 yield batch, view
             self.position = window.base + reader.position
