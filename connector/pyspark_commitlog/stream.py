@@ -17,7 +17,7 @@ from pyspark_commitlog.reader import CommitLogPartition, CommitLogReader
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.store.read.follow.log_follower import NO_LIMITS, Positions, ReadLimits, StoresFollower, behind
 from store_core.store.read.option_table import Option
-from store_core.store.read.option_values import OPTION_PARSERS
+from store_core.store.read.option_values import parse_bytes, parse_count
 from store_core.store.read.read_messages import TopicWatch
 
 if TYPE_CHECKING:
@@ -134,10 +134,10 @@ class StreamOptions:
             CommitLogOptions.from_spark(given),
             starts_at_end,
             ReadLimits(
-                _parsed(own, "maxOffsetsPerTrigger", "min_partitions"),
-                _parsed(own, "maxBytesPerTrigger", "max_partition_bytes"),
+                _parsed(own, "maxOffsetsPerTrigger", parse_count),
+                _parsed(own, "maxBytesPerTrigger", parse_bytes),
             ),
-            _parsed(own, "minOffsetsPerTrigger", "min_partitions"),
+            _parsed(own, "minOffsetsPerTrigger", parse_count),
             _delay(own.get("maxtriggerdelay")),
             next((name for key, name in _ENDS.items() if key in given), ""),
         )
@@ -183,11 +183,9 @@ class StreamOptions:
             )
 
 
-def _parsed(own: Mapping[str, str], name: str, like: str) -> int | None:
-    """Parse an option as another of the same kind is parsed."""
+def _parsed(own: Mapping[str, str], name: str, parse: Callable[[str, object], int]) -> int | None:
     text = own.get(name.lower())
-    number = None if text is None else OPTION_PARSERS[like](_OWN[name.lower()].field, text)
-    return number if isinstance(number, int) else None
+    return None if text is None else parse(name, text)
 
 
 def _delay(text: str | None) -> float | None:

@@ -226,17 +226,20 @@ def _queue_offsets(name: str, topics: Mapping[object, object], edge: int) -> lis
     return found
 
 
-def _bytes(name: str, value: object) -> int:
+def parse_bytes(name: str, value: object) -> int:
+    """Parse a number of bytes, which may have a unit."""
     match = _BYTES.fullmatch(value.strip()) if isinstance(value, str) else None
     number = int(match[1]) << _BYTE_UNITS[match[2].lower()] if match else value
     return parse_integer(name, number, 1, _LONG, f"a number of bytes from 1 to {_LONG}, such as 134217728 or 128m")
 
 
-def _count(name: str, value: object) -> int:
+def parse_count(name: str, value: object) -> int:
+    """Parse a number of 1 or more, as Java's ``int``."""
     return parse_integer(name, value, 1, _INT, f"a number from 1 to {_INT}")
 
 
-def _boolean(name: str, value: object) -> bool:
+def parse_boolean(name: str, value: object) -> bool:
+    """Parse true or false."""
     known = {"true": True, "false": False}
     found = known.get(value.strip().lower()) if isinstance(value, str) else value
     if not isinstance(found, bool):
@@ -293,13 +296,13 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "ending_timestamp": store_time,
     "as_of": store_time,
     "time_zone": parse_zone,
-    "max_partition_bytes": _bytes,
-    "min_partitions": _count,
-    "max_records_per_batch": _count,
+    "max_partition_bytes": parse_bytes,
+    "min_partitions": parse_count,
+    "max_records_per_batch": parse_count,
     "mode": _mode,
-    "verify_crc": _boolean,
-    "decompress": _boolean,
-    "fail_on_data_loss": _boolean,
+    "verify_crc": parse_boolean,
+    "decompress": parse_boolean,
+    "fail_on_data_loss": parse_boolean,
     "use_consume_queues": _one_of("auto", "never", fold=str.lower),
     "use_index_files": _one_of("auto", "never", fold=str.lower),
     "release": _one_of(*RELEASES, hint=release_hint),
