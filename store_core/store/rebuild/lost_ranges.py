@@ -103,10 +103,7 @@ class LostRanges:
 
     def holds(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which physical offsets are in a lost range."""
-        bounds = np.array(self._bounds, np.int64).reshape(-1, 2)
-        number = np.searchsorted(bounds[:, 0], offsets, "right")
-        ends = np.concatenate((np.zeros(1, np.int64), bounds[:, 1]))
-        return np.asarray(offsets < np.where(number > 0, ends[number], np.iinfo(np.int64).min))
+        return LostBytes((), [self.packed()]).holds(offsets)
 
     def packed(self) -> bytes:
         """Pack the bounds of all ranges for `LostBytes`; after 10,000 ranges the bytes in between are included."""
