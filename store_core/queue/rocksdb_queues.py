@@ -25,7 +25,6 @@ from store_core.queue.queue_path import is_light
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from types import TracebackType
 
     import numpy.typing as npt
 
@@ -146,9 +145,7 @@ class RocksdbQueues:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _take_bound(self, key: bytes, value: bytes) -> None:
