@@ -124,23 +124,18 @@ def sorted_places(codes: npt.NDArray[np.signedinteger[Any]]) -> npt.NDArray[np.i
     return np.argsort(codes.astype(np.uint16) if few else codes, kind="stable")
 
 
-_PLAIN: Final = ("physical_offset", "size", "tags_code", "queue_offset", "store_timestamp")
-_FURTHER: Final[dict[str, type[np.generic]]] = {
-    "message_base_offset": np.int64, "batch_size": np.int16, "is_light": np.bool_
-}  # fmt: skip
-"""Columns that tell anything only where there are batch queues, extensions or light queues."""
+_COLUMNS: Final[dict[str, type[np.generic]]] = {
+    **dict.fromkeys(("physical_offset", "size", "tags_code", "queue_offset", "store_timestamp"), np.int64),
+    "message_base_offset": np.int64,
+    "batch_size": np.int16,
+    "is_light": np.bool_,
+}
+"""What is kept of units, and passed on."""
 
-_UNIT: Final = pa.struct([*((name, pa.int64()) for name in _PLAIN)])
-_WHOLE_UNIT: Final = pa.struct(
-    [*_UNIT, ("message_base_offset", pa.int64()), ("batch_size", pa.int16()), ("is_light", pa.uint8())]
+_UNIT: Final = pa.struct(
+    [(name, pa.uint8() if kind is np.bool_ else pa.from_numpy_dtype(kind)) for name, kind in _COLUMNS.items()]
 )
-
-
-def _schema(unit: pa.StructType) -> pa.Schema:
-    return pa.schema([("topic", pa.binary()), ("queue_id", pa.int32()), ("units", pa.list_(unit))])
-
-
-_SCHEMAS: Final = {is_whole: _schema(_WHOLE_UNIT if is_whole else _UNIT) for is_whole in (False, True)}
+_SCHEMA: Final = pa.schema([("topic", pa.binary()), ("queue_id", pa.int32()), ("units", pa.list_(_UNIT))])
 
 
 class QueueUnits(NamedTuple):
@@ -160,9 +155,9 @@ class QueueUnits(NamedTuple):
         queues = [self.queues[code] for code in used.tolist()]
         return type(self)(queues, self.units._replace(code=numbers.take(self.units.code)))
 
-    def tables(self, groups: npt.NDArray[np.int64], *, is_whole: bool) -> Iterator[tuple[int, pa.RecordBatch]]:
+    def tables(self, groups: npt.NDArray[np.int64]) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield the units of each group of queues that has some as `to_table`, given the group of each queue."""
-        table = self.to_table(is_whole=is_whole)
+        table = self.to_table()
         for group in np.unique(groups).tolist():
             rows = np.flatnonzero(groups == group)
             yield group, table if rows.size == groups.size else table.take(fixed_array(rows))
@@ -180,25 +175,23 @@ class QueueUnits(NamedTuple):
         columns = (np.concatenate(some) for some in zip(*(piece.units for piece in pieces), strict=True))
         return cls(numbers.queues, UnitRows(*columns)._replace(code=np.concatenate(codes)).ordered())
 
-    def to_table(self, *, is_whole: bool) -> pa.RecordBatch:
-        """Return a row for each queue: topic, queue id and units; `is_whole` as of `UnitBuffer`."""
-        schema = _SCHEMAS[is_whole]
+    def to_table(self) -> pa.RecordBatch:
+        """Return a row for each queue: topic, queue id and units."""
         counts = np.bincount(self.units.code, minlength=len(self.queues))
         bounds = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
-        kinds = {field.name: field.type for field in schema.field("units").type.value_type}
         columns = [
-            fixed_array(getattr(self.units, name).astype(str(kind), copy=False), kind) for name, kind in kinds.items()
+            fixed_array(getattr(self.units, each.name).astype(str(each.type), copy=False), each.type) for each in _UNIT
         ]
-        units = pa.StructArray.from_arrays(columns, list(kinds))
+        units = pa.StructArray.from_arrays(columns, list(_COLUMNS))
         topics = pa.array([topic.encode(errors="surrogatepass") for topic, _ in self.queues], pa.binary())
         ids = fixed_array(np.array([queue_id for _, queue_id in self.queues], np.int32))
         return pa.RecordBatch.from_arrays(
-            [topics, ids, pa.ListArray.from_arrays(fixed_array(bounds), units)], schema=schema
+            [topics, ids, pa.ListArray.from_arrays(fixed_array(bounds), units)], schema=_SCHEMA
         )
 
     @classmethod
     def of_table(cls, table: pa.RecordBatch) -> Self:
-        """Return what a table of `to_table` has; columns that it lacks are those of plain messages."""
+        """Return what a table of `to_table` has."""
         topics, ids, units = table.columns
         queues = [
             (name.decode(errors="surrogatepass"), number)
@@ -206,38 +199,20 @@ class QueueUnits(NamedTuple):
         ]
         code = np.repeat(np.arange(len(queues)), np.diff(numbers(units.offsets)))
         columns = {field.name: numbers(units.values.field(field.name)) for field in units.type.value_type}
-        if "is_light" in columns:
-            columns["is_light"] = columns["is_light"].view(np.bool_)
-        else:
-            columns |= _plain_columns(columns["queue_offset"])
+        columns["is_light"] = columns["is_light"].view(np.bool_)
         return cls(queues, UnitRows(row=np.arange(len(code)), code=code, **columns))
 
 
 def empty_units() -> UnitRows:
     """Return no units."""
-    return UnitBuffer(0, is_whole=False).take()
-
-
-def _plain_columns(queue_offset: npt.NDArray[np.int64]) -> dict[str, npt.NDArray[Any]]:
-    """Return the further columns of plain messages."""
-    count = len(queue_offset)
-    return {
-        "message_base_offset": queue_offset,
-        "batch_size": np.ones(count, np.int16),
-        "is_light": np.zeros(count, np.bool_),
-    }
+    return UnitBuffer(0).take()
 
 
 class UnitBuffer:
-    """Buffer for `room` units of many batches; it copies what it needs of them.
+    """Buffer for `room` units of many batches; it copies what it needs of them."""
 
-    With `is_whole` there may be batch queues, extensions or light queues; if not, units come out as those of plain
-    messages, whatever their base offset, batch size and `is_light`.
-    """
-
-    def __init__(self, room: int, *, is_whole: bool) -> None:
+    def __init__(self, room: int) -> None:
         self._size = room
-        self._is_whole = is_whole
         self._count = 0
         self._codes = np.empty(0, np.int32)
         self._columns: dict[str, npt.NDArray[Any]] = {}
@@ -265,9 +240,7 @@ class UnitBuffer:
         if self._columns:
             return
         self._codes = np.empty(self._size, np.int32)
-        self._columns = {name: np.empty(self._size, np.int64) for name in _PLAIN}
-        if self._is_whole:
-            self._columns |= {name: np.empty(self._size, kind) for name, kind in _FURTHER.items()}
+        self._columns = {name: np.empty(self._size, kind) for name, kind in _COLUMNS.items()}
 
     def take(self) -> UnitRows:
         """Return the units `UnitRows.ordered`, and empty the buffer; `row` counts all units that were gathered."""
@@ -276,6 +249,4 @@ class UnitBuffer:
         columns = {name: column.take(order) for name, column in self._columns.items()}
         codes = self._codes.take(order)
         self._count = 0
-        if not self._is_whole:
-            columns |= _plain_columns(columns["queue_offset"])
         return UnitRows(row=order, code=codes, **columns)

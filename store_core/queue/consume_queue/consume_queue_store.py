@@ -91,8 +91,7 @@ class ConsumeQueueStore:
         self.stopped_at: RefusedUnit | None = None
         self.refused_count = 0
         self._on_put = on_put
-        has_further = bool(rules.batch_topics) or rules.is_multi_dispatch_enabled
-        self._gathered = UnitBuffer(most_gathered, is_whole=has_further)
+        self._gathered = UnitBuffer(most_gathered)
         self._gathered_queues = QueueNumbering()
         self._new_queues = 0
 

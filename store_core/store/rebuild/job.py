@@ -213,7 +213,7 @@ class RebuildJob:
     def _queue_runs(self, units: QueueUnits, part: int, sequence: int) -> Iterator[tuple[RunKey, bytes, None]]:
         """Yield units as runs, by the bucket of their queues."""
         buckets = np.array([self._bucket(*queue) for queue in units.queues], np.int64)
-        for bucket, table in units.tables(buckets, is_whole=not self.rules.is_plain):
+        for bucket, table in units.tables(buckets):
             yield RunKey(bucket, RunKind.QUEUES, part, sequence), packed(table), None
 
     def _bucket(self, topic: str, queue_id: int) -> int:

@@ -219,11 +219,6 @@ class RebuildRules:
         is_chosen = any(chosen is not None for chosen in (self.topics, self.queue_id, self.queues))
         return is_chosen or self.since_offset > 0
 
-    @property
-    def is_plain(self) -> bool:
-        """Whether all queues are simple ones without an extension, whose units take only 20 bytes each."""
-        return not self.queue_rules.is_ext_enabled and not self.queue_rules.batch_topics
-
     def wants(self, topic: str, queue_id: int) -> bool:
         """Return whether a queue is to be rebuilt."""
         if self.queues is not None and (topic, queue_id) not in self.queues:

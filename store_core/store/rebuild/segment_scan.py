@@ -346,7 +346,7 @@ class SegmentUnits:
         self.refused_count = 0
         self._rules = rules
         self._numbers = QueueNumbering()
-        self._buffer = UnitBuffer(room, is_whole=not rules.is_plain)
+        self._buffer = UnitBuffer(room)
 
     def add(self, batch: DispatchBatch) -> Iterator[QueueUnits]:
         """Add a batch of records, and yield units whenever enough are collected."""

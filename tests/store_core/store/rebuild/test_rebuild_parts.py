@@ -39,8 +39,10 @@ units = st.lists(
 )
 
 
-CARRIED = ("physical_offset", "size", "tags_code", "queue_offset")
-FURTHER = ("store_timestamp", "message_base_offset", "batch_size", "is_light")
+CARRIED = (
+    *("physical_offset", "size", "tags_code", "queue_offset"),
+    *("store_timestamp", "message_base_offset", "batch_size", "is_light"),
+)
 
 
 def rows_of(made: list[tuple[int, ...]]) -> UnitRows:
@@ -64,11 +66,9 @@ def edges_of(count: int, cuts: list[int]) -> list[int]:
     return sorted({0, count, *(cut for cut in cuts if cut < count)})
 
 
-@given(units, st.lists(st.integers(0, 40)), st.booleans())
-def test_a_buffer_returns_each_queue_its_units_in_order(
-    made: list[tuple[int, ...]], cuts: list[int], is_whole: bool
-) -> None:
-    rows, buffer = rows_of(made), UnitBuffer(40, is_whole=is_whole)
+@given(units, st.lists(st.integers(0, 40)))
+def test_a_buffer_returns_each_queue_its_units_in_order(made: list[tuple[int, ...]], cuts: list[int]) -> None:
+    rows, buffer = rows_of(made), UnitBuffer(40)
     coded = rows._replace(code=np.array([unit[0] for unit in made], np.int64))
     for start, stop in pairwise(edges_of(len(made), cuts)):
         buffer.add(coded.slice(start, stop))
@@ -78,7 +78,7 @@ def test_a_buffer_returns_each_queue_its_units_in_order(
     order = sorted(range(len(made)), key=lambda place: made[place][0])
 
     assert taken.row.tolist() == order
-    for name in ("code", *CARRIED, *(FURTHER if is_whole else ())):
+    for name in ("code", *CARRIED):
         assert getattr(taken, name).tolist() == [getattr(coded, name).tolist()[place] for place in order]
     assert (len(buffer), buffer.room) == (0, 40)
 
@@ -99,20 +99,19 @@ def by_queue(pieces: list[QueueUnits], names: tuple[str, ...]) -> dict[tuple[str
     return found
 
 
-@given(units, st.lists(st.integers(0, 40)), st.booleans(), st.lists(st.integers(0, 2), min_size=5, max_size=5))
+@given(units, st.lists(st.integers(0, 40)), st.lists(st.integers(0, 2), min_size=5, max_size=5))
 def test_units_of_a_queue_are_the_same_after_they_were_divided_sent_and_joined(
-    made: list[tuple[int, ...]], cuts: list[int], is_whole: bool, groups: list[int]
+    made: list[tuple[int, ...]], cuts: list[int], groups: list[int]
 ) -> None:
-    names = CARRIED + FURTHER if is_whole else CARRIED
     edges = edges_of(len(made), cuts)
     pieces = [QueueUnits(QUEUES, coded(made[start:stop]).ordered()) for start, stop in pairwise(edges)]
     sent: dict[int, list[QueueUnits]] = {}
     for piece in pieces:
-        for group, table in piece.tables(np.array(groups), is_whole=is_whole):
+        for group, table in piece.tables(np.array(groups)):
             sent.setdefault(group, []).append(QueueUnits.of_table(unpacked(packed(table))).used())
     joined = [QueueUnits.joined(some) for some in sent.values()]
 
-    assert by_queue(joined, names) == by_queue(pieces, names)
+    assert by_queue(joined, CARRIED) == by_queue(pieces, CARRIED)
     assert all((np.diff(each.units.code) >= 0).all() for each in joined)
     for group, some in sent.items():
         assert {groups[QUEUES.index(queue)] for each in some for queue in each.queues} <= {group}
