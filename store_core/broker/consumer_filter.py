@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, Self
 from store_core.errors import FilterError
 from store_core.format.filter.message_selector import ExtUnit, TagSubscription, record_properties
 from store_core.format.filter.sql92_expression import Sql92Expression
+from store_core.format.java import INT_BITS, wrap
 from store_core.format.properties import RETRY_TOPIC, PropertyParser
 from store_core.format.record.delayed import RETRY_PREFIX
 from store_core.format.release import DEFAULT_RELEASE, rules_of
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
 
 _BYTE: Final = 8
 _MASK: Final = (1 << 64) - 1
-_INT: Final = 1 << 32
-_SIGN: Final = 1 << 31
 _BLOCK: Final = 16
 _C1: Final = 0x87C37B91114253D5
 _C2: Final = 0x4CF5AD432745937F
@@ -67,12 +66,6 @@ def murmur3_128(data: bytes) -> int:
     one = one + other & _MASK
     other = other + one & _MASK
     return _finish(one) + _finish(other) & _MASK
-
-
-def _as_int(value: int) -> int:
-    """Return the lower 32 bits as a Java int."""
-    value %= _INT
-    return value - _INT if value >= _SIGN else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +125,8 @@ class BloomFilter:
     def generate(self, group: str, topic: str) -> BloomFilterData:
         """Return the bits of a consumer group that reads a topic."""
         value = murmur3_128(f"{group}#{topic}".encode())
-        low, high = _as_int(value), _as_int(value >> 32)
-        sums = [_as_int(low + number * high) for number in range(1, self.k + 1)]
+        low, high = wrap(value, INT_BITS), wrap(value >> 32, INT_BITS)
+        sums = [wrap(low + number * high, INT_BITS) for number in range(1, self.k + 1)]
         m = self.m
         return BloomFilterData(tuple((~found if found < 0 else found) % m for found in sums), m)
 

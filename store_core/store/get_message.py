@@ -11,6 +11,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from store_core.errors import InvalidOptionError
+from store_core.format.java import INT_BITS, wrap
 from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
@@ -239,13 +240,7 @@ class QueryMessageResult:
 
 _LARGEST_TOTAL: Final = 128 * 1024 * 1024
 """Maximum bytes returned by one get (``DefaultMessageStore.MAX_PULL_MSG_SIZE``)."""
-_INT_SIGN: Final = 1 << 31
 _NOWHERE: Final = -(1 << 63)
-
-
-def as_int(number: int) -> int:
-    """Wrap a product as Java's ``int`` does, so that a huge requested number of messages counts as few."""
-    return (number + _INT_SIGN) % (2 * _INT_SIGN) - _INT_SIGN
 
 
 class MessageGetter:
@@ -326,7 +321,9 @@ class _Get:
         self._offset = offset
         self._most = max_msg_nums
         self._filter = message_filter
-        self._most_queue_bytes = max(config.max_filter_message_size, as_int(max_msg_nums * queue.unit_dtype.itemsize))
+        # An ``int`` of Java, in which a huge requested number of messages counts as few.
+        asked = wrap(max_msg_nums * queue.unit_dtype.itemsize, INT_BITS)
+        self._most_queue_bytes = max(config.max_filter_message_size, asked)
         self._log_end = self._log.max_offset
         self._resume_at = _NOWHERE
         """Start of the log's next file, while records of a deleted file are skipped."""
@@ -395,7 +392,7 @@ class _Get:
             return False
         if found.message_count + unit.batch_size > self._most:
             return True
-        size = as_int(found.buffer_total_size + unit.store_size)
+        size = wrap(found.buffer_total_size + unit.store_size, INT_BITS)
         if self._features.limits_bytes_of_get and size > _LARGEST_TOTAL:
             return True
         if self._getter.is_in_memory(unit.physical_offset, self._log_end):

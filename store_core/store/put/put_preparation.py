@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
+from store_core.format.java import SHORT_BITS, parse_java_int
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, Message, PutMessageStatus
 from store_core.format.properties import (
     DELAY,
@@ -177,7 +178,6 @@ class LmqQueues:
 
 
 _INNER_BATCH: Final = int(MessageSysFlag.INNER_BATCH_FLAG)
-_I16_LIMIT: Final = 1 << 15
 _ILLEGAL: Final = PutMessageStatus.MESSAGE_ILLEGAL
 
 
@@ -348,9 +348,7 @@ def _delay_level(properties: PropertyMap) -> int | None:
 
 def _inner_number(properties: PropertyMap) -> int | None:
     """Read the number of messages in an inner batch, at least 1; None if not a number (``getMessageNum``)."""
-    text = properties.get(INNER_NUM)
-    if text is None:
-        return 1
-    digits = text.removeprefix("-").removeprefix("+")
-    number = int(text) if digits.isdecimal() else _I16_LIMIT
-    return max(number, 1) if -_I16_LIMIT <= number < _I16_LIMIT else None
+    try:
+        return max(parse_java_int(properties.get(INNER_NUM) or "", SHORT_BITS), 1) if INNER_NUM in properties else 1
+    except ValueError:
+        return None

@@ -10,13 +10,13 @@ RocketMQ 5.3: ``HookUtils``; 4.x: ``DefaultMessageStore.checkStoreStatus`` and `
 from __future__ import annotations
 
 import logging
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 
 import pyarrow.compute as pc
 
+from store_core.format.java import LONG_BITS, parse_java_int
 from store_core.format.message import Message, PutMessageStatus
 from store_core.format.properties import (
     DELAY,
@@ -64,8 +64,6 @@ _INNER_BATCH: Final = int(MessageSysFlag.INNER_BATCH_FLAG)
 _I8_MAX: Final = 0x7F
 _I16_MAX: Final = 0x7FFF
 _MAX_RETRY_TOPIC: Final = 255
-_JAVA_LONG: Final = re.compile(r"[+-]?\d+")
-_I64_LIMIT: Final = 1 << 63
 
 Hooked: TypeAlias = Message | PutMessageStatus
 PutMessageHook: TypeAlias = Callable[[Message], Hooked]
@@ -250,10 +248,7 @@ def _deliver_time(properties: PropertyMap, now: int) -> int:
     for name, due in read.items():
         text = properties.get(name)
         if text is not None:
-            number = int(text) if _JAVA_LONG.fullmatch(text) else _I64_LIMIT
-            if not -_I64_LIMIT <= number < _I64_LIMIT:
-                raise ValueError(f"property {name} is not a 64-bit integer: {text!r}")
-            return due(number)
+            return due(parse_java_int(text, LONG_BITS))
     raise ValueError("no property says when the message is due")
 
 

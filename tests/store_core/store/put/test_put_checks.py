@@ -529,6 +529,13 @@ def test_inner_batch_takes_one_index_at_least(tmp_path: Path, number: str) -> No
     assert 1 == log.log.queue_offsets.next_offset("bq", 0)
 
 
+@pytest.mark.parametrize("number", ["two", "-+5", "32768"])
+def test_inner_batch_whose_number_is_none_is_refused(tmp_path: Path, number: str) -> None:
+    log = Log(tmp_path)
+
+    assert ILLEGAL is log.log.put_message(inner_batch(1, number)).status
+
+
 def test_inner_batch_means_nothing_in_4_9(tmp_path: Path) -> None:
     log = Log(tmp_path, {"release": "4.9"})
     log.log.put_message(inner_batch(2))
