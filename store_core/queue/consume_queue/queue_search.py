@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from enum import Enum
 from functools import lru_cache
-from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -269,7 +269,7 @@ class TimeSearch:
             return 0
         floor = max(min_logic_offset - file.file_from_offset, 0) // CQ_STORE_UNIT_SIZE
         searched = SearchedRange(file.file_from_offset, floor, len(units) - 1)
-        times = _Times(units, log)
+        times = UnitTimes(units, log)
         if self._by_boundary:
             return bounded(searched, times, timestamp, boundary)
         return _nearest(searched, times, timestamp)
@@ -301,20 +301,8 @@ def _note_time(times: WeakKeyDictionary[MappedFile, int], file: MappedFile, posi
             times[file] = time
 
 
-class SearchedUnits(Protocol):
-    """What a search asks of the units of a file, or of a queue that is not in files."""
-
-    def of(self, index: int) -> int:
-        """Return the store time of a unit; -1 if its record can't be read."""
-        ...
-
-    def is_gone(self, index: int) -> bool:
-        """Return whether a unit points below the log's start."""
-        ...
-
-
-class _Times:
-    """Store times of a file's units."""
+class UnitTimes:
+    """What a search asks of the units of a file; for a queue that is not in files there is a subclass."""
 
     def __init__(self, units: FileUnits, log: LogTimes) -> None:
         self._place = lru_cache(1)(lambda index: units[index].item()[:2])
@@ -343,7 +331,7 @@ class _Around(NamedTuple):
     right_time: int = -1
 
 
-def _bisect(searched: SearchedRange, times: SearchedUnits, timestamp: int) -> _Around | None:
+def _bisect(searched: SearchedRange, times: UnitTimes, timestamp: int) -> _Around | None:
     """Bisect one file until a unit has the time, or the range is empty; None at a record that can't be read."""
     low, high = searched.floor, searched.ceiling
     left = left_time = right = right_time = -1
@@ -364,7 +352,7 @@ def _bisect(searched: SearchedRange, times: SearchedUnits, timestamp: int) -> _A
     return _Around(-1, left, left_time, right, right_time)
 
 
-def _nearest(searched: SearchedRange, times: SearchedUnits, timestamp: int) -> int:
+def _nearest(searched: SearchedRange, times: UnitTimes, timestamp: int) -> int:
     """Search one file by the rules before 5.1.1."""
     around = _bisect(searched, times, timestamp)
     if around is None:
@@ -377,7 +365,7 @@ def _nearest(searched: SearchedRange, times: SearchedUnits, timestamp: int) -> i
     return searched.queue_offset(around.left)
 
 
-def bounded(searched: SearchedRange, times: SearchedUnits, timestamp: int, boundary: BoundaryType) -> int:
+def bounded(searched: SearchedRange, times: UnitTimes, timestamp: int, boundary: BoundaryType) -> int:
     """Search a file, or all of a queue, by the rules of 5.3; times outside the range are handled first."""
     is_lower = boundary is BoundaryType.LOWER
     if searched.floor > searched.ceiling:
@@ -394,7 +382,7 @@ def bounded(searched: SearchedRange, times: SearchedUnits, timestamp: int, bound
     return searched.queue_offset_or_nowhere(around.right if is_lower else around.left)
 
 
-def _last_equal(searched: SearchedRange, times: SearchedUnits, index: int, timestamp: int, step: int) -> int:
+def _last_equal(searched: SearchedRange, times: UnitTimes, index: int, timestamp: int, step: int) -> int:
     """Move over neighbours with the same time, in direction `step`, within the range."""
     while searched.floor <= index + step <= searched.ceiling and times.of(index + step) == timestamp:
         index += step

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, QueueServices
-from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes, SearchedRange, SearchedUnits, bounded
+from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes, SearchedRange, UnitTimes, bounded
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, FileUnits, UnitArray, coverage
 
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ def _plain(units: UnitArray) -> UnitArray:
     return np.ascontiguousarray(raw[:, :CQ_STORE_UNIT_SIZE]).view(UNIT_DTYPE)[:, 0]
 
 
-class _AllUnits(SearchedUnits):
+class _AllUnits(UnitTimes):
     """What a search by time asks of the units."""
 
     def __init__(self, queue: RocksdbConsumeQueue, log: LogTimes) -> None:
