@@ -269,7 +269,7 @@ class CommitLog:
         first = self.mapped_file_queue.first_mapped_file
         if first is None or first.is_available:
             return self.mapped_file_queue.min_offset
-        return self.roll_next_file(first.file_from_offset)
+        return first.end_offset
 
     @property
     def max_offset(self) -> int:
@@ -304,11 +304,6 @@ class CommitLog:
     def is_flushed(self) -> bool:
         """Whether everything is on disk."""
         return self.flushed_where >= self.append_offset
-
-    def roll_next_file(self, offset: int) -> int:
-        """Return the start of the file after the one that holds `offset`."""
-        size = self.config.mapped_file_size_commit_log
-        return offset + size - offset % size
 
     @property
     def begin_time_in_lock(self) -> int:
