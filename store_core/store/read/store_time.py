@@ -103,16 +103,11 @@ def _calendar_time(name: str, digits: re.Match[str]) -> datetime | None:
 def _milliseconds(name: str, value: object) -> int:
     number = parse_integer(name, value, -_LONG - 1, _LONG, _EXPECTED)
     if number in _SECONDS:
-        seconds, milliseconds = (_EPOCH + number * unit for unit in (timedelta(seconds=1), _MILLISECOND))
         raise InvalidOptionError(
-            f"{shown_option(name)}: {number} may be seconds or ms since 1970. For {_iso(seconds)} write "
-            f"{number * 1000}; for {_iso(milliseconds)} write that"
+            f"{shown_option(name)}: {number} may be seconds or ms since 1970. For {iso_time(number * 1000)} write "
+            f"{number * 1000}; for {iso_time(number)} write that"
         )
     return number
-
-
-def _iso(moment: datetime) -> str:
-    return moment.isoformat(timespec="milliseconds" if moment.microsecond else "seconds").replace("+00:00", "Z")
 
 
 def _known_zone(name: str, value: object, local: datetime, zone: tzinfo | None) -> tzinfo:

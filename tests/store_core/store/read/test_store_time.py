@@ -109,7 +109,7 @@ def test_without_any_zone_it_is_refused_with_both_ways_to_say_it(time: object, w
 def test_ten_digits_may_be_seconds_and_are_refused_with_both_readings(number: object) -> None:
     assert refusal(number) == (
         "option startingTimestamp: 1714564800 may be seconds or ms since 1970. "
-        "For 2024-05-01T12:00:00Z write 1714564800000; for 1970-01-20T20:16:04.800Z write that"
+        "For 2024-05-01T12:00:00.000Z write 1714564800000; for 1970-01-20T20:16:04.800Z write that"
     )
     assert store_time("starting_timestamp", "2024-05-01T12:00:00Z") == 1714564800000
     assert store_time("starting_timestamp", "1970-01-20T20:16:04.800Z") == 1714564800
