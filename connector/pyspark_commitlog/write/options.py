@@ -18,7 +18,6 @@ from store_core.format.record.encode import pack_host
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, Release, release_hint, rules_of, shown_releases
 from store_core.format.words import hint_of
 from store_core.store.read.option_table import Option, unknown_option
-from store_core.store.read.option_values import parse_boolean, parse_count
 from store_core.store.store_layout import config_of
 
 if TYPE_CHECKING:
@@ -183,18 +182,18 @@ class WriteOptions:
             root=_root(given.get("path")),
             config=_config(release, text, given),
             topic=_topic(_not_empty("topic", given.get("topic")), release),
-            queue_nums=parse_count("queueNums", text["queuenums"]),
+            queue_nums=_queue_nums(text["queuenums"]),
             sharding_key=_not_empty("shardingKey", given.get("shardingkey")),
             store_host=_host("storeHost", text["storehost"], release),
             born_host=_host("bornHost", text["bornhost"], release),
-            preserve_store_timestamp=parse_boolean("preserveStoreTimestamp", text["preservestoretimestamp"]),
+            preserve_store_timestamp=_boolean("preserveStoreTimestamp", text["preservestoretimestamp"]),
             bad_rows=_one_of("badRows", text["badrows"], "fail", "skip"),
             null_body=_one_of("nullBody", text["nullbody"], "fail", "empty"),
             rebuild=_one_of("rebuild", text["rebuild"], "all", "queues", "none"),
-            overwrite_store=parse_boolean("overwriteStore", text["overwritestore"]),
+            overwrite_store=_boolean("overwriteStore", text["overwritestore"]),
             staging=_path("stagingDir", given["stagingdir"]) if "stagingdir" in given else None,
             commit_id=_not_empty("commitId", given.get("commitid")),
-            dry_run=parse_boolean("dryRun", text["dryrun"]),
+            dry_run=_boolean("dryRun", text["dryrun"]),
             report=_path("report", given["report"]) if "report" in given else None,
         )
 
@@ -215,7 +214,7 @@ def _config(release: Release, text: Mapping[str, str], given: Mapping[str, str])
 
 
 def _property_crc(text: str, release: Release) -> bool:
-    is_on = parse_boolean("enabledAppendPropCRC", text)
+    is_on = _boolean("enabledAppendPropCRC", text)
     if is_on and not rules_of(release).has_property_crc:
         raise _refuse("enabledAppendPropCRC", f"false with release={release}, which has no such checksum", text)
     return is_on
@@ -274,6 +273,16 @@ def _one_of(name: str, text: str, *allowed: T) -> T:
             return value
     hint = release_hint(text) if name == "release" else hint_of(text, allowed)
     raise _refuse(name, f"one of {', '.join(allowed)}", text, hint)
+
+
+def _boolean(name: str, text: str) -> bool:
+    return _one_of(name, text, "true", "false") == "true"
+
+
+def _queue_nums(text: str) -> int:
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= _INT):
+        raise _refuse("queueNums", f"a number from 1 to {_INT}", text)
+    return int(text)
 
 
 def _size(name: str, text: str) -> int:
