@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -39,7 +38,7 @@ _ORIGIN: Final = "_origin_topic"
 
 def replay_report(spark: SparkSession, asked: Replay, store: StorePaths, into: Path) -> ReplayReport:
     """Replay messages; both stores must be seen by every worker."""
-    source = os.fspath(one_root(store))
+    source = str(one_root(store))
     edit = pairs_of("edit", tuple(asked.edit))
     for name in edit.keys() - set(_EDITED):
         hint = did_you_mean(name, _EDITED) or f"the columns are {', '.join(_EDITED)}"

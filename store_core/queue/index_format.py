@@ -4,8 +4,7 @@
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
-from operator import attrgetter
+from dataclasses import astuple, dataclass, replace
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 import numpy as np
@@ -34,8 +33,6 @@ def unit_struct(unit: Unit) -> struct.Struct:
 
 
 _STRUCT: Final = unit_struct(INDEX_HEADER)
-
-_VALUES: Final = attrgetter(*(field.name for field in INDEX_HEADER.fields))
 
 INDEX_HEADER_SIZE: Final = _STRUCT.size
 """Bytes (RocketMQ: ``IndexHeader.INDEX_HEADER_SIZE``)."""
@@ -75,12 +72,12 @@ class IndexHeader:
 
     def to_bytes(self, index_count: int | None = None) -> bytes:
         """Encode it, with another count if one is given."""
-        *others, count = _VALUES(self)
+        *others, count = astuple(self)
         return _STRUCT.pack(*others, count if index_count is None else index_count)
 
     def copy(self) -> Self:
         """Return a copy."""
-        return type(self)(*_VALUES(self))
+        return replace(self)
 
     def add(self, first: tuple[int, int], last: tuple[int, int], count: int = 1) -> None:
         """Record that `count` entries were put, with offset and time of their first and last message.

@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from itertools import groupby
-from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from store_core.errors import InvalidOptionError
@@ -196,7 +195,7 @@ class LocalEngine(Engine):
     def run_grouped(self, job: GroupedJob[Part, Key, Piece, Partial, Result]) -> Result:
         """Run a job in two steps, and return its result."""
         made = self._counted(Step.RUN, partial(_run_part, job), job.plan())
-        pieces = sorted((piece for some in made for piece in some), key=itemgetter(0))
+        pieces = sorted((piece for some in made for piece in some), key=lambda piece: piece[0])
         groups = [list(group) for _, group in groupby(pieces, key=_group_of)]
         gathered = self._counted(Step.GATHER, partial(_gather, job), groups)
         return job.merge(each for some in gathered for each in some)

@@ -7,7 +7,6 @@ import re
 from collections import deque
 from dataclasses import replace
 from itertools import chain, groupby
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -55,7 +54,7 @@ def last_rows(
 
 def _pieces(ranges: Sequence[ReadRange]) -> list[ReadRange]:
     """Join the ranges of all segments but the last: each read of a part would walk its segment from the start."""
-    segments = [list(parts) for _, parts in groupby(ranges, attrgetter("segment"))]
+    segments = [list(parts) for _, parts in groupby(ranges, lambda part: part.segment)]
     whole = [replace(parts[0], end=parts[-1].end) for parts in segments[:-1]]
     return [*whole, *(segments[-1] if segments else [])]
 

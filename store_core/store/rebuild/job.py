@@ -14,7 +14,6 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from itertools import groupby
-from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
@@ -79,8 +78,6 @@ _CHUNK = 1 << 20
 
 _MANY = 1 << 10
 """Units a queue from which on pieces are written as they come: a write has 20 KB then."""
-
-_QUEUE_NAME = attrgetter("topic", "queue_id")
 
 
 class RunKind(IntEnum):
@@ -165,7 +162,7 @@ class RebuildJob:
     def merge(self, results: Iterable[TaskResult]) -> JobResult:
         """Make one report of what the tasks found."""
         listed = list(results)
-        by_part = sorted((each for each in listed if isinstance(each, PartOutcome)), key=itemgetter(0))
+        by_part = sorted((each for each in listed if isinstance(each, PartOutcome)), key=lambda each: each.part)
         outcomes = merge_outcomes(self.parts, [outcome for _, outcome in by_part])
         if outcomes is None:
             return JobResult(None)
@@ -173,9 +170,9 @@ class RebuildJob:
         judged = (each for each in listed if isinstance(each, QueueJudgement))
         report = RebuildReport(
             tuple(outcomes),
-            tuple(sorted(queues, key=_QUEUE_NAME)),
+            tuple(sorted(queues, key=lambda each: (each.topic, each.queue_id))),
             next((each for each in listed if isinstance(each, IndexReport)), None),
-            judged=tuple(sorted(judged, key=_QUEUE_NAME)),
+            judged=tuple(sorted(judged, key=lambda each: (each.topic, each.queue_id))),
         )
         return JobResult(report, tuple(each for each in listed if isinstance(each, IndexSlice)))
 

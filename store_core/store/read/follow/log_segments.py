@@ -6,7 +6,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field
 from itertools import count, takewhile
-from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -102,7 +101,7 @@ class LogSegments:
 
     def _anchors(self, segment: Segment) -> Iterator[RecordProof]:
         """Yield the anchors of a position in a segment."""
-        number = bisect_left(self.segments, segment.start_offset, key=attrgetter("start_offset"))
+        number = bisect_left(self.segments, segment.start_offset, key=lambda each: each.start_offset)
         back = (1 << power for power in count())
         before = takewhile(lambda index: index > 0, (number - distance for distance in back))
         for index in dict.fromkeys((number, *before, 0)):
