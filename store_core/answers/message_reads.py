@@ -39,11 +39,9 @@ class Gathered(Protocol):
 
     def add(self, batch: pa.RecordBatch, segment: Segment) -> None:
         """Add messages, which are in a segment, in log order."""
-        ...
 
     def absorb(self, other: Self, /) -> None:
         """Add what was gathered of later ranges."""
-        ...
 
 
 Found = TypeVar("Found", bound=Gathered)

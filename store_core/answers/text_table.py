@@ -132,7 +132,6 @@ class TextFormat(Protocol):
 
     def text(self, rows: Sequence[tuple[Value, ...]]) -> str:
         """Return the text of the next rows; before the first of them, or for none at all, what the text begins with."""
-        ...
 
 
 class TextWriter:

@@ -30,11 +30,9 @@ class RowWriter(Protocol):
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch; text of them is handed on before this returns."""
-        ...
 
     def close(self) -> None:
         """Write what ends the format."""
-        ...
 
 
 class JsonLinesText:

@@ -20,19 +20,15 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Wall clock, ms since 1970."""
-        ...
 
     def monotonic(self) -> float:
         """Seconds since an arbitrary moment; never decreases."""
-        ...
 
     def sleep(self, seconds: float) -> None:
         """Sleep for `seconds`."""
-        ...
 
     def wait(self, event: Event, seconds: float | None) -> bool:
         """Wait until `event` is set, at most `seconds` (None: forever), and return whether it is."""
-        ...
 
 
 class SystemClock:

@@ -125,54 +125,42 @@ class OpenFile(Protocol):
 
     def fileno(self) -> int:
         """Return the descriptor, for locks."""
-        ...
 
     def size(self) -> int:
         """Return the current size, in bytes."""
-        ...
 
     def read(self, size: int, offset: int) -> bytes:
         """Read at most `size` bytes at `offset`."""
-        ...
 
     def write(self, data: memoryview, offset: int) -> int:
         """Write at `offset` and return how many bytes were written."""
-        ...
 
     def sync(self) -> None:
         """Sync data and size to disk (Java: ``FileChannel.force(false)``)."""
-        ...
 
     def grow(self, size: int) -> None:
         """Extend the file with a hole; never shortens it."""
-        ...
 
     def truncate(self, size: int) -> None:
         """Cut or extend the file to `size` bytes; for small files only, never for segments."""
-        ...
 
     def reserve(self, size: int) -> None:
         """Allocate disk blocks for the first `size` bytes, so that no write to them can find the disk full."""
-        ...
 
     def viewer(self, size: int) -> Callable[[int, int], memoryview]:
         """Return what gives bytes of the first `size`, from one position up to another, even once this is closed.
 
         They stay valid; later writes may show in them.
         """
-        ...
 
     def source(self, size: int) -> WalkedBytes:
         """Return the first `size` bytes, to walk through them."""
-        ...
 
     def next_data(self, offset: int) -> tuple[int, int] | None:
         """Return start and stop of the first data at or after `offset`, holes skipped; None if there is none."""
-        ...
 
     def close(self) -> None:
         """Close the descriptor; views stay."""
-        ...
 
 
 class FileSystem(Protocol):
@@ -180,50 +168,39 @@ class FileSystem(Protocol):
 
     def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
         """Open a file, or with `create` make it if it does not exist. Its content is kept."""
-        ...
 
     def make(self, path: Path, size: int) -> OpenFile:
         """Create a file of zeros, which should have its size from the moment on in which its name is there."""
-        ...
 
     def status(self, path: Path) -> FileStatus | None:
         """Return the status of a path; None if nothing is there."""
-        ...
 
     def names(self, directory: Path) -> list[str]:
         """Return the names in a directory, sorted; empty if it does not exist."""
-        ...
 
     def make_directories(self, path: Path) -> None:
         """Create a directory and its parents, durably."""
-        ...
 
     def add_directories(self, path: Path) -> None:
         """Create a directory and its parents; `sync_directory` of it makes their names durable."""
-        ...
 
     def rename(self, source: Path, target: Path) -> None:
         """Rename a file, atomically replacing the target."""
-        ...
 
     def remove(self, path: Path) -> None:
         """Delete a file; it is fine if it does not exist."""
-        ...
 
     def remove_directory(self, path: Path) -> None:
         """Delete a directory if it is empty; otherwise it stays."""
-        ...
 
     def sync_directory(self, path: Path) -> None:
         """Sync a directory's entries to disk: a new file's data is safe only after this.
 
         Also syncs the names of its parents that `add_directories` created.
         """
-        ...
 
     def used_percent(self, path: Path) -> int:
         """Return the percentage of the disk in use, rounded up; -1 if the path does not exist."""
-        ...
 
 
 def disk_bytes(path: Path) -> tuple[int, int]:

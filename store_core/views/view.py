@@ -116,7 +116,6 @@ class ViewPart(Protocol):
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield the part's rows, in order, as batches of the options' schema with at least one row."""
-        ...
 
 
 def make_batch(options: ViewOptions, makers: Mapping[str, Callable[[], pa.Array]]) -> pa.RecordBatch:

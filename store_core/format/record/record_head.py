@@ -86,7 +86,6 @@ class HeadReader(Protocol):
 
     def __call__(self, data: Buffer, position: int, /) -> tuple[Any, ...]:
         """Return the fields of the record at a position of the data: integers, and hosts as bytes."""
-        ...
 
 
 def head_reader(*names: str, sys_flag: int = 0) -> HeadReader:
