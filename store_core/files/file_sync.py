@@ -15,7 +15,6 @@ from store_core.files.file_system import FileSystem, OpenFile, OsFileSystem, OsO
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from types import TracebackType
 
 
 _KINDS: Final = frozenset({"ext4", "xfs"})
@@ -46,9 +45,7 @@ class WholeSync:
             self._descriptor = os.open(self._directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -13,8 +13,6 @@ import numpy as np
 from store_core.errors import SegmentVanishedError, StoreAccessError
 
 if TYPE_CHECKING:
-    from types import TracebackType
-
     import numpy.typing as npt
 
 
@@ -130,7 +128,5 @@ class LocalBytes:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.file.close()

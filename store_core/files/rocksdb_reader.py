@@ -27,7 +27,6 @@ from store_core.files.url_path import UrlPath
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from types import TracebackType
 
     import numpy.typing as npt
 
@@ -190,9 +189,7 @@ class RocksdbReader:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     # ---- reading

@@ -31,7 +31,6 @@ from store_core.format.segment_view import ByteSource, SegmentView
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
 
     import numpy as np
     import numpy.typing as npt
@@ -109,9 +108,7 @@ class WalkedBytes(ByteSource, Protocol):
 
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
 
 
 class SegmentBytes(WalkedBytes, Protocol):
@@ -245,11 +242,9 @@ class CompressedBytes(LocalBytes):
         """Return `position`: where there are only zeros is not known before they are expanded."""
         return position
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        super().__exit__(kind, error, trace)
-        if self._segment.archive and error is None:
+    def __exit__(self, *raised: object) -> None:
+        super().__exit__(*raised)
+        if self._segment.archive and not any(raised):
             _KEPT.keep(self._stream)
         else:
             self._stream.close()

@@ -39,7 +39,6 @@ from store_core.snapshot.units import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
-    from types import TracebackType
 
     from store_core.queue.rocksdb_queues import RocksdbQueues
     from store_core.snapshot.database_queues import QueuedLog, Unflushed
@@ -562,9 +561,7 @@ class Queues:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def close(self) -> None:
