@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 import struct
+from contextlib import closing
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -216,15 +217,13 @@ class RedactJob:
         """Redact the messages of a range."""
         from store_core.store.read.message_reader import read_range
 
-        done, file = Redacted(), OsFileSystem().open(Path(part.segment.path))
-        try:
+        done = Redacted()
+        with closing(OsFileSystem().open(Path(part.segment.path))) as file:
             for batch in read_range(part, self.options):
                 messages, damage = messages_and_damage(batch, part)
                 done.counts += ScanCounts.of(messages, damage)
                 for row in _rows(messages):
                     self._redact(row, file, part.segment.start_offset, done)
-        finally:
-            file.close()
         return done
 
     def merge(self, partials: Iterable[Redacted]) -> Redacted:

@@ -11,7 +11,7 @@ import io
 import mmap
 import os
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Final, Protocol, Self
@@ -231,24 +231,18 @@ def write_all(file: OpenFile, data: memoryview, offset: int) -> None:
 
 def write_file(path: Path, data: bytes, file_system: FileSystem) -> None:
     """Make a small file have these bytes, and sync it, but not its name."""
-    file = file_system.open(path, create=True)
-    try:
+    with closing(file_system.open(path, create=True)) as file:
         file.truncate(len(data))
         write_all(file, memoryview(data), 0)
         file.sync()
-    finally:
-        file.close()
 
 
 def read_file(path: Path, most: int, file_system: FileSystem) -> bytes | None:
     """Return the bytes of a small file, at most some of them; None if nothing is there."""
     if file_system.status(path) is None:
         return None
-    file = file_system.open(path, writable=False)
-    try:
+    with closing(file_system.open(path, writable=False)) as file:
         return file.read(min(file.size(), most), 0)
-    finally:
-        file.close()
 
 
 class FileStream(io.RawIOBase):

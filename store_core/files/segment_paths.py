@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -167,20 +168,13 @@ def list_for_loading(
 def _told_apart(one: Path, other: Path, file_system: FileSystem, *, takes_twins: bool) -> tuple[Path, Path]:
     """Return of two files of the same name the one that is all zeros, and the other one."""
     for zeros, data in ((other, one), (one, other)) if takes_twins else ():
-        if _has_no_data(zeros, file_system):
-            return zeros, data
+        with closing(file_system.open(zeros, writable=False)) as file:
+            if is_all_zeros(file, file.size()):
+                return zeros, data
     raise SegmentLayoutError(
         f"two files claim offset {one.name}: {one} and {other}. One was made ahead when the process ended, "
         f"and is all zeros: move that one elsewhere"
     )
-
-
-def _has_no_data(path: Path, file_system: FileSystem) -> bool:
-    file = file_system.open(path, writable=False)
-    try:
-        return is_all_zeros(file, file.size())
-    finally:
-        file.close()
 
 
 def is_all_zeros(file: OpenFile, size: int) -> bool:

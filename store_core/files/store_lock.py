@@ -7,6 +7,7 @@ import errno
 import fcntl
 import os
 import struct
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
@@ -55,15 +56,12 @@ class AbortFile:
         3. release 5.3: copy what it held to ``abort.bak``; 4. release 5.3: write the process id.
         """
         self._file_system.make_directories(self.path.parent)
-        file = self._file_system.open(self.path, create=True)
-        self._file_system.sync_directory(self.path.parent)
-        if rules_of(release).notes_process_in_abort_file:
+        with closing(self._file_system.open(self.path, create=True)) as file:
+            self._file_system.sync_directory(self.path.parent)
             before = file.read(_SHOWN_BYTES, 0)
-            file.close()
+        if rules_of(release).notes_process_in_abort_file:
             write_file(self.backup_path, before, self._file_system)
             write_file(self.path, str(process_id).encode(), self._file_system)
-        else:
-            file.close()
 
     def remove(self) -> None:
         """Delete the file, durably; the last step of a clean shutdown, after everything is flushed and dispatched."""

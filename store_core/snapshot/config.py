@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import logging
 import stat
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass, field, replace
 from dataclasses import fields as dataclass_fields
 from enum import IntFlag
@@ -395,11 +395,8 @@ def bytes_of(path: Path, file_system: FileSystem) -> bytes | None:
         raise UnsafeSizeError(
             "configuration file is too large", str(path), 0, f"at most {_LARGEST} bytes", f"{status.size} bytes"
         )
-    file = file_system.open(path, writable=False)
-    try:
+    with closing(file_system.open(path, writable=False)) as file:
         return file.read(status.size, 0)
-    finally:
-        file.close()
 
 
 def check_is_file(path: Path) -> None:
