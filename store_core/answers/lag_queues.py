@@ -85,8 +85,6 @@ def kind_of(topic: str, group: str, pop: Collection[tuple[str, str]] = ()) -> Gr
 
     * `pop`: Topics and groups whose consumers pop, as the broker's configuration says.
 
-    Examples
-    --------
     >>> [kind_of(topic, "g").name for topic in ("t", "%RETRY%g", "%RETRY%g+t", "%DLQ%g", "%LMQ%x")]
     ['NORMAL', 'RETRY', 'POP_RETRY', 'DEAD_LETTER', 'LIGHT']
     """

@@ -37,8 +37,6 @@ def escape_text(text: str) -> str:
     What is replaced is what Unicode does not call printable, except for spaces. A newline is replaced as well, so that
     a row stays on its line.
 
-    Examples
-    --------
     >>> escape_text("caf\u00e9 \x1b[31m\u202e")
     'café \\x1b[31m\\u202e'
     """
@@ -50,8 +48,6 @@ def escape_text(text: str) -> str:
 def escape_json(text: str) -> str:
     r"""Replace the same characters in a line of JSON by JSON's own escapes, so that its value stays the same.
 
-    Examples
-    --------
     >>> escape_json('"\u202e"')
     '"\\u202e"'
     """
@@ -79,8 +75,6 @@ def _json_escape(character: str) -> str:
 def text_of(data: bytes, style: BytesStyle) -> str:
     """Return bytes as text.
 
-    Examples
-    --------
     >>> text_of(b"one", BytesStyle.AUTO), text_of(bytes([0, 111]), BytesStyle.AUTO)
     ('one', '0x006f')
     """

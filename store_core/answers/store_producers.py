@@ -63,8 +63,6 @@ def buckets_of(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int32]:
 def bucket_begin(bucket: int) -> int:
     """Return the number of a bucket that is nearest to 0.
 
-    Examples
-    --------
     >>> [bucket_begin(int(buckets_of(np.array([value]))[0])) for value in (0, -7, 255, 1001, -1001)]
     [0, -7, 255, 1000, -1000]
     """

@@ -38,8 +38,6 @@ def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Value, ...]]:
 def in_zone(text: str, zone: tzinfo | None) -> str:
     """Return a text with its times, which are in UTC, as those of a zone; None leaves them.
 
-    Examples
-    --------
     >>> from datetime import timedelta, timezone
     >>> in_zone("from 2023-11-14T22:13:20.500Z on", timezone(timedelta(hours=8)))
     'from 2023-11-15T06:13:20.500+08:00 on'
@@ -92,8 +90,6 @@ _PARTS: Final = ("topic", "queue_id", "queue_offset")
 def message_name(topic: str | None, queue_id: int | None, queue_offset: int | None) -> str | None:
     """Return the name of a message, or as much of it as is known; None without a topic.
 
-    Examples
-    --------
     >>> message_name("orders", 1, 42), message_name("orders", 1, None)
     ('orders/1/42', 'orders/1')
     """

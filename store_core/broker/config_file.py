@@ -32,8 +32,6 @@ Key = TypeVar("Key", str, int)
 def initial_capacity(size: int) -> int:
     """Return the number of buckets of ``new ConcurrentHashMap(size)``: the next power of two above 1.5 * `size`.
 
-    Examples
-    --------
     >>> initial_capacity(32), initial_capacity(512), initial_capacity(1024)
     (64, 1024, 2048)
     """
@@ -48,8 +46,6 @@ def concurrent_map_order(keys: Collection[Key], capacity: int) -> list[Key]:
 
     In Java a bucket of more than eight keys becomes a tree, or makes a small map double; that is not imitated.
 
-    Examples
-    --------
     >>> concurrent_map_order([17, 3, 16, 1], 16)
     [16, 17, 1, 3]
     """
@@ -98,8 +94,6 @@ def write_config(value: JsonValue, indent: int = 0, *, features: ReleaseRules | 
     * `features`: What the release does in another way: `ReleaseRules.breaks_lines_at_queue_ids`,
       `ReleaseRules.breaks_empty_tables`, `ReleaseRules.escapes_few_characters`. By default none of them.
 
-    Examples
-    --------
     >>> write_config({"offsetTable": {"orders@billing": {0: 5, 1: 7}}})
     '{\n\t"offsetTable":{\n\t\t"orders@billing":{0:5,1:7\n\t\t}\n\t}\n}'
     """

@@ -74,8 +74,6 @@ _LONGEST: Final = 127
 def kind_of_topic(topic: str) -> TopicKind:
     """Return what a topic is for.
 
-    Examples
-    --------
     >>> kind_of_topic("%RETRY%billing"), kind_of_topic("orders")
     (<TopicKind.RETRY: 'messages that consumers could not process, to be delivered again'>, \
 <TopicKind.APPLICATION: "an application's messages">)
@@ -92,8 +90,6 @@ def send_refusal(topic: str, release: Release) -> str | None:
     RocketMQ: ``TopicValidator``; of 4.3 the client's ``Validators``. Clients of some releases may send to topics whose
     messages a broker acts on; that is refused of all, since the message would be taken for one that waits.
 
-    Examples
-    --------
     >>> send_refusal("orders.v1", "5.5")
     "it has the character '.': expected letters, digits and the characters %|_-, as in all names of topics"
     """

@@ -144,8 +144,6 @@ def bug_words(error: Exception) -> str:
 def system_words(text: str) -> str:
     """Return an error of the operating system as a sentence that begins with the path; other texts as they are.
 
-    Examples
-    --------
     >>> system_words("[Errno 28] No space left on device: '/data/store/lock'")
     '/data/store/lock: No space left on device. Free some space, and run this again'
     >>> system_words("[Errno 28] No space left on device")

@@ -69,8 +69,6 @@ def hash_map_order(names: tuple[str, ...], capacity: int = DEFAULT_CAPACITY) -> 
     With 64 buckets or more, one that holds over eight keys becomes a tree in Java, whose first key is its root. That
     one case is not imitated: the keys of such a bucket keep insertion order.
 
-    Examples
-    --------
     >>> hash_map_order(("TAGS", "KEYS", "UNIQ_KEY"))
     ('KEYS', 'UNIQ_KEY', 'TAGS')
     """
@@ -102,8 +100,6 @@ def parse_java_int(text: str, bits: int) -> int:
       units, so digits beyond U+FFFF do not count as digits.
     * `bits`: Width of the integer: 16, 32 or 64.
 
-    Examples
-    --------
     >>> parse_java_int("+007", 16)
     7
     """
@@ -121,8 +117,6 @@ def parse_java_int(text: str, bits: int) -> int:
 def wrap(value: int, bits: int) -> int:
     """Keep the lowest bits of an integer, two's complement, as Java's arithmetic does.
 
-    Examples
-    --------
     >>> wrap((1 << 31) + 1, 32)
     -2147483647
     """
@@ -137,8 +131,6 @@ _SIGN: Final = 1 << 31
 def hash_code(text: str) -> int:
     """Hash a string as Java does: over its UTF-16 code units, in 32 bits, signed.
 
-    Examples
-    --------
     >>> hash_code("TagA"), hash_code("中文"), hash_code("😀")
     (2598919, 646394, 1772899)
     """

@@ -54,8 +54,6 @@ def decode_text(data: bytes) -> str:
 
     Java and Python agree on how many U+FFFD replace malformed bytes, except for encoded surrogates: one each in Java.
 
-    Examples
-    --------
     >>> decode_text(b"a\xed\xa0\x80b\xe4\xb8") == "a\ufffdb\ufffd"
     True
     """
@@ -71,8 +69,6 @@ def parse_properties(text: str, parser: PropertyParser = PropertyParser.FIRST_SE
     * `text`: The properties field, decoded.
     * `parser`: The rule of the release to follow.
 
-    Examples
-    --------
     >>> parse_properties("TAGS\x01TagA\x02KEYS\x01k1 k2")
     {'TAGS': 'TagA', 'KEYS': 'k1 k2'}
     """
@@ -82,8 +78,6 @@ def parse_properties(text: str, parser: PropertyParser = PropertyParser.FIRST_SE
 def first_property(text: str, name: str, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> str | None:
     r"""Return the first value of a property; None without any. `parse_properties` has the last.
 
-    Examples
-    --------
     >>> first_property("UNIQ_KEY\x01A1\x02WAIT\x01true\x02UNIQ_KEY\x01B7\x02", "UNIQ_KEY")
     'A1'
     """
@@ -119,8 +113,6 @@ def crc_property(crc: int) -> bytes:
 
     RocketMQ 5.2.0 and later: ``MessageDecoder.createCrc32``.
 
-    Examples
-    --------
     >>> crc_property(1746536646)
     b'__CRC32#\x016466356471\x02'
     """
@@ -193,8 +185,6 @@ def format_properties(properties: Mapping[str, str | None], release: str = DEFAU
     * `properties`: In insertion order; a value of None is omitted, or written as ``null``, as in the release.
     * `release`: One of `RELEASES`; also determines whether a separator follows the last value.
 
-    Examples
-    --------
     >>> format_properties({"TAGS": "TagA", "KEYS": "k1 k2"}, "4.9")
     'KEYS\x01k1 k2\x02TAGS\x01TagA'
     """
@@ -222,8 +212,6 @@ def delete_property(text: str, name: str) -> str:
 
     An item without a separator after its value takes the rest of the string with it, as in Java.
 
-    Examples
-    --------
     >>> delete_property("a\x01b\x02__CRC32#\x011\x02c\x01d", "__CRC32#")
     'a\x01b\x02c\x01d'
     """

@@ -292,8 +292,6 @@ def release_hint(found: str) -> str:
 
     Which release serves for a version of another series depends on what is asked, so none is suggested.
 
-    Examples
-    --------
     >>> release_hint("5.3.3")
     '; RocketMQ 5.3.3 is served by the rules of 5.3, so give 5.3'
     >>> release_hint("5.5.2")

@@ -23,8 +23,6 @@ def iso_time(milliseconds: int) -> str:
 
     * `milliseconds`: Since 1970, as stores hold times; any 64-bit number, since a store's bytes may hold any.
 
-    Examples
-    --------
     >>> iso_time(1_700_000_299_500)
     '2023-11-14T22:18:19.500Z'
     """
@@ -48,8 +46,6 @@ def known_time(milliseconds: int | None) -> str | None:
 def table_time(milliseconds: int | None) -> int | None:
     """Return a time as the microseconds that a table holds; None if there is none, or no table holds it.
 
-    Examples
-    --------
     >>> table_time(1_700_000_299_500), table_time(None), table_time(1_700_000_299_500_000)
     (1700000299500000, None, None)
     """
@@ -85,8 +81,6 @@ def utc_days(times: pa.Array) -> npt.NDArray[np.int64]:
 
     * `times`: Timestamps in microseconds, without nulls.
 
-    Examples
-    --------
     >>> utc_days(pa.array([-1, 0, 1_700_000_299_500_000], pa.timestamp("us"))).tolist()
     [-1, 0, 19675]
     """
@@ -97,8 +91,6 @@ def utc_days(times: pa.Array) -> npt.NDArray[np.int64]:
 def iso_day(day: int) -> str:
     """Return a day as text.
 
-    Examples
-    --------
     >>> iso_day(19675)
     '2023-11-14'
     """

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 def counted(count: int, what: str) -> str:
     """Return a count with its noun.
 
-    Examples
-    --------
     >>> counted(1, "range"), counted(2000, "range")
     ('1 range', '2,000 ranges')
     """
@@ -24,8 +22,6 @@ def counted(count: int, what: str) -> str:
 def agreeing(count: int, one: str, many: str) -> str:
     """Return the words that go with a count: those for one, or those for any other.
 
-    Examples
-    --------
     >>> agreeing(1, "is", "are"), agreeing(0, "is", "are")
     ('is', 'are')
     """
@@ -38,8 +34,6 @@ _UNITS: Final = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")
 def age_words(milliseconds: int) -> str:
     """Return a duration in its two largest units.
 
-    Examples
-    --------
     >>> age_words(97_200_000), age_words(61_500), age_words(999)
     ('1d 3h', '1m 1s', '0s')
     """
@@ -60,8 +54,6 @@ def did_you_mean(name: str, known: Collection[str], likeness: float = 0.6) -> st
 
     Case is ignored.
 
-    Examples
-    --------
     >>> did_you_mean("Ordes", ["payments", "orders"])
     "did you mean 'orders'?"
     """
@@ -73,8 +65,6 @@ def did_you_mean(name: str, known: Collection[str], likeness: float = 0.6) -> st
 def hint_of(name: object, known: Collection[str]) -> str:
     """Return the same question as the end of an error; empty if no name is near.
 
-    Examples
-    --------
     >>> hint_of("PERMISIVE", ["FAILFAST", "PERMISSIVE"])
     "; did you mean 'PERMISSIVE'?"
     """
@@ -85,8 +75,6 @@ def hint_of(name: object, known: Collection[str]) -> str:
 def without_controls(text: str) -> str:
     r"""Return a text in which control characters are escaped, so that it can't act on a terminal that shows a log.
 
-    Examples
-    --------
     >>> without_controls("orders\x1b[2J")
     'orders\\x1b[2J'
     """

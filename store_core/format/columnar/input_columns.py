@@ -51,8 +51,6 @@ _LONGEST_SHOWN: Final = 100
 def parse_host(text: str) -> tuple[str, int]:
     """Split ``ip:port`` or ``[ip]:port``.
 
-    Examples
-    --------
     >>> parse_host("[2001:db8::1]:1000")
     ('2001:db8::1', 1000)
     """

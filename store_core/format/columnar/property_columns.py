@@ -406,8 +406,6 @@ def _used(properties: pa.MapArray) -> tuple[int, int]:
 def have_name(properties: pa.MapArray, name: str) -> npt.NDArray[np.bool_]:
     """Return which maps have a name.
 
-    Examples
-    --------
     >>> have_name(pa.array([[("KEYS", "k")], None, []], pa.map_(pa.string(), pa.string())), "KEYS").tolist()
     [True, False, False]
     """
@@ -423,8 +421,6 @@ def without_names(
 
     * `rows`: Which maps are changed; by default all are.
 
-    Examples
-    --------
     >>> maps = pa.array([[("KEYS", "k"), ("DELAY", "3")], None], pa.map_(pa.string(), pa.string()))
     >>> without_names(maps, ["DELAY"]).to_pylist()
     [[('KEYS', 'k')], None]

@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 def failure_of(expression: Sql92Expression, properties: Mapping[str, str]) -> str:
     """Return why an expression fails on a message's properties; empty if it does not.
 
-    Examples
-    --------
     >>> from store_core.format.filter.sql92_expression import Sql92Expression
     >>> failure_of(Sql92Expression("price > 30"), {"price": "many"})
     "property price: expected a whole number of 32 bits, found 'many'"

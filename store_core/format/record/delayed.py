@@ -53,8 +53,6 @@ _QUEUED: Final = frozenset(kind.value for kind in TransactionType if kind.is_que
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """Parse ``messageDelayLevel``; return delays in ms, level 1 first.
 
-    Examples
-    --------
     >>> parse_delay_levels("1s 5s 2h")
     (1000, 5000, 7200000)
     """

@@ -27,8 +27,6 @@ _OFFSET: Final = struct.Struct(">q")
 def format_host(address: bytes, port: int) -> str:
     """Return ``ip:port``, for IPv6 ``[ip]:port`` in the form of RFC 5952.
 
-    Examples
-    --------
     >>> format_host(bytes([10, 1, 2, 3]), 5555)
     '10.1.2.3:5555'
     """
@@ -94,8 +92,6 @@ def head_reader(*names: str, sys_flag: int = 0) -> HeadReader:
     * `names`: Fields of `MESSAGE_HEAD`, in the order in which they are stored.
     * `sys_flag`: Host widths, needed for fields after the first host; see `head_dtype`.
 
-    Examples
-    --------
     >>> read = head_reader("total_size", "queue_id")
     >>> read(bytes.fromhex("0000005b daa320a7 00000000 00000007"), 0)
     (91, 7)
