@@ -83,8 +83,18 @@ class _PacedService(_LogService):
     The due time is measured on the monotonic clock: a wall clock that steps back does not postpone it.
     """
 
-    pace: Pace
     _last_thorough: float | None = None
+
+    def __init__(
+        self,
+        queue: MappedFileQueue,
+        clock: Clock,
+        pace: Pace,
+        on_flushed: Callable[[int], None] = lambda _: None,
+        on_error: Callable[[OSError], None] | None = None,
+    ) -> None:
+        super().__init__(queue, clock, on_flushed, on_error)
+        self.pace = pace
 
     def pause(self) -> None:
         """Wait for the interval; without `timed`, a wakeup cuts it short."""
@@ -106,17 +116,6 @@ class FlushRealTimeService(_PacedService):
 
     Only a thorough flush advances the checkpoint.
     """
-
-    def __init__(
-        self,
-        queue: MappedFileQueue,
-        clock: Clock,
-        pace: Pace,
-        on_flushed: Callable[[int], None] = lambda _: None,
-        on_error: Callable[[OSError], None] | None = None,
-    ) -> None:
-        super().__init__(queue, clock, on_flushed, on_error)
-        self.pace = pace
 
     def run_once(self) -> None:
         """Flush by the page rule, or thoroughly when that is due; then update the checkpoint."""
@@ -143,9 +142,8 @@ class CommitRealTimeService(_PacedService):
         pace: Pace,
         on_error: Callable[[OSError], None] | None = None,
     ) -> None:
-        super().__init__(queue, clock, on_error=on_error)
+        super().__init__(queue, clock, pace, on_error=on_error)
         self._on_committed = on_committed
-        self.pace = pace
 
     def run_once(self) -> None:
         """Commit by the page rule, or thoroughly when that is due; then call `on_committed` if anything changed."""
