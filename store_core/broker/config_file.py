@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from pathlib import Path
 from threading import RLock
-from typing import TYPE_CHECKING, ClassVar, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
 from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_system import FileSystem, OsFileSystem, write_file
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import os
 
     from store_core.format.release_rules import ReleaseRules
+    from store_core.snapshot.config import SubscriptionGroupConfig, TopicConfig
     from store_core.snapshot.config_json import JsonKey, JsonObject, JsonValue
 
 Key = TypeVar("Key", str, int)
@@ -132,16 +133,7 @@ def _escape(match: re.Match[str]) -> str:
     return _SHORT_ESCAPES.get(character) or f"\\u{ord(character):04X}"
 
 
-class _Config(Protocol):
-    """A configuration with attributes, and with members of the file that it does not know."""
-
-    @property
-    def attributes(self) -> Mapping[str, str]: ...
-    @property
-    def others(self) -> Mapping[JsonKey, JsonValue]: ...
-
-
-def encode_members(config: _Config, names: frozenset[str]) -> JsonObject:
+def encode_members(config: TopicConfig | SubscriptionGroupConfig, names: frozenset[str]) -> JsonObject:
     """Return the named members of a configuration and those it does not know, sorted by name as fastjson does.
 
     Attributes are in the iteration order of Java's ``HashMap``.
@@ -288,7 +280,7 @@ class VersionedConfigManager(ConfigManager):
         self.data_version = DataVersion(self._clock.now_ms())
 
     def _next_version(self) -> None:
-        self.data_version = self.data_version.next_version(self._clock.now_ms())
+        self.data_version = DataVersion(self._clock.now_ms(), self.data_version.counter + 1)
 
     def _load_version(self, version: DataVersion | None) -> None:
         """Take the version of a file; without one, the current version stays."""

@@ -46,19 +46,11 @@ class DataVersion:
     state_version: int = 0  # the broker's in controller mode, else 0 (5.x)
 
     @classmethod
-    def decode(cls, fields: ConfigFields) -> Self:
-        """Decode it; missing members are 0."""
-        return cls(fields.integer("timestamp"), fields.integer("counter"), fields.integer("stateVersion"))
-
-    @classmethod
     def of(cls, fields: ConfigFields) -> Self | None:
-        """Decode the version of a file; None if it has none."""
+        """Decode the version of a file, whose missing members are 0; None if it has none."""
         version = fields.object("dataVersion")
-        return cls.decode(version) if version.members else None
-
-    def next_version(self, now_ms: int) -> DataVersion:
-        """Return the next version."""
-        return DataVersion(now_ms, self.counter + 1)
+        numbers = (version.integer(name) for name in ("timestamp", "counter", "stateVersion"))
+        return cls(*numbers) if version.members else None
 
 
 QUEUE_TYPE: Final = "queue.type"
