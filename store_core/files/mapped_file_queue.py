@@ -104,8 +104,7 @@ class MappedFileQueue:
         return self._limited(mapped_file)
 
     def _limited(self, file: MappedFile) -> MappedFile:
-        if self._open_files is not None:
-            file.segment.limit_open(self._open_files)
+        file.segment.open_files = self._open_files
         return file
 
     def check_self(self) -> tuple[str, ...]:

@@ -64,6 +64,9 @@ class SegmentFile:
     **A failed sync is not repeated.** After an error Linux may drop the pages it could not write, and a second
     ``fsync`` succeeds without them. So the file counts as unsynced until the store is reopened. (RocketMQ logs the
     error and counts the bytes as flushed: ``MappedFile.flush``.)
+
+    * `open_files`: Those with which it counts to a limit of open files. One that is not synced stays open beyond it:
+      only who had a file open while the system failed to write it is certain to hear of that.
     """
 
     def __init__(self, path: Path, size: int, file_system: FileSystem, *, writable: bool = True) -> None:
@@ -76,16 +79,9 @@ class SegmentFile:
         self._view: Callable[[int, int], memoryview] | None = None
         self._torn_until = 0
         self._is_unsynced = False
-        self._open_files: OpenFiles | None = None
+        self.open_files: OpenFiles | None = None
         self._sync = FileSync(path, file_system)
         self.is_new = False
-
-    def limit_open(self, open_files: OpenFiles) -> None:
-        """Count with others to a limit of open files; one that is not synced stays open beyond it.
-
-        Only who had a file open while the system failed to write it is certain to hear of that.
-        """
-        self._open_files = open_files
 
     def create(self, *, reserve: bool = False) -> None:
         """Create the file at its full size.
@@ -240,8 +236,8 @@ class SegmentFile:
 
     def _note_use(self) -> None:
         """Count this file as used, which may release another. Call it without the lock: two threads could deadlock."""
-        if self._open_files is not None:
-            self._open_files.use(self._release)
+        if self.open_files is not None:
+            self.open_files.use(self._release)
 
     def _release(self) -> None:
         with self._lock:
