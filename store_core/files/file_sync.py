@@ -144,17 +144,13 @@ def sync_directories(directory: Path) -> None:
     """Sync the names in a directory, and in all below it, to disk."""
     found = (path for path, is_directory in _below(directory) if is_directory)
     paths = [os.fspath(directory), *islice(found, _MOST_SINGLE)]
-    if len(paths) > _MOST_SINGLE and _is_all_synced(directory):
-        return
+    if len(paths) > _MOST_SINGLE:
+        with WholeSync(directory) as whole:  # a journal that can't be written is an error at any time
+            if whole.sync():
+                return
     for path in chain(paths, found):
         with _opened(path) as descriptor:
             os.fsync(descriptor)
-
-
-def _is_all_synced(directory: Path) -> bool:
-    """Sync the directory's file system, if that is sure: a journal that can't be written is an error at any time."""
-    with WholeSync(directory) as whole:
-        return whole.sync()
 
 
 def _below(directory: Path) -> Iterator[tuple[str, bool]]:

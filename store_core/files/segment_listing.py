@@ -161,7 +161,7 @@ def refuse_other_file(path: Path) -> None:
     if path.parent.name == COMMIT_LOG or not path.is_file():
         return
     head = b"" if codec_of(path.name) else _head_of(path)
-    if _begins_like_a_log(head):
+    if any(head[4:8] == int(magic).to_bytes(4, signed=True) for magic in MagicCode):
         return
     found = _by_place(path) or _by_content(path.name, head, path.stat().st_size)
     if found is not None:
@@ -175,10 +175,6 @@ def _head_of(path: Path) -> bytes:
     file = file_at(path)
     with open_segment(file) as opened:
         return opened.chunk(0, min(file.size, _HEAD)).tobytes()
-
-
-def _begins_like_a_log(head: bytes) -> bool:
-    return any(head[4:8] == int(magic).to_bytes(4, signed=True) for magic in MagicCode)
 
 
 def _by_place(path: Path) -> str | None:

@@ -25,10 +25,6 @@ if TYPE_CHECKING:
 LOG_OPTION: Final = "option storePathCommitLog (--store-path-commit-log)"
 
 
-def _none_full() -> Collection[Path]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class SegmentPaths:
     """Where segments are stored: one directory, or several in a multi-path commit log (RocketMQ 4.9.2 and later)."""
@@ -36,7 +32,7 @@ class SegmentPaths:
     paths: tuple[Path, ...]  # directories that take new files
     read_only_paths: tuple[Path, ...] = ()
     """Directories whose files are loaded, but that get no new ones (``readOnlyCommitLogStorePaths``)."""
-    full_paths: Callable[[], Collection[Path]] = _none_full
+    full_paths: Callable[[], Collection[Path]] = tuple
     """Returns the directories that are currently too full for a new file (``diskSpaceCleanForciblyRatio``)."""
     note: str = ""  # what readers are told of the choice of these; empty if there is nothing to tell
     doubt: str = ""

@@ -332,7 +332,9 @@ def open_file(segment: Segment) -> LocalBytes:
         with explained_access(Path(segment.file)):
             file = open(segment.file, "rb")  # noqa: SIM115, PTH123 -- closed by whoever reads
     except FileNotFoundError as error:
-        _check_directory(segment)
+        directory = Path(segment.file).parent
+        if not directory.is_dir():  # a worker does not see the store: retention deletes segments, and leaves that
+            raise unseen_error(directory, f"{segment.name} of it") from error
         raise _vanished(segment, "it is gone") from error
     found = os.fstat(file.fileno())
     if found.st_size < segment.begin + segment.size:
@@ -362,13 +364,6 @@ def size_on_disk(segment: Segment) -> int:
         return min(segment.size, os.stat(segment.path).st_blocks * _DISK_BLOCK)  # noqa: PTH116 -- a string is at hand
     except OSError:
         return 0
-
-
-def _check_directory(segment: Segment) -> None:
-    """Tell a worker that does not see the store from a segment that retention has deleted: that leaves a directory."""
-    directory = Path(segment.file).parent
-    if not directory.is_dir():
-        raise unseen_error(directory, f"{segment.name} of it")
 
 
 def unseen_error(directory: Path, what: str) -> StoreNotFoundError:
