@@ -143,7 +143,7 @@ class Delays(Answer["DelaysReport"]):
         config = store.config.of_release(self.release)
         delivered, notes = config.known(DELAY_OFFSETS)
         read_until, offset = config.timer_check
-        last_stored = _last_stored(store)
+        last_stored = store.last_store_time
         offsets_written, check_written = (
             config.written(root / CONFIG_DIRECTORY / name) for name in (DELAY_OFFSETS.name, TIMER_CHECK_FILE)
         )
@@ -174,18 +174,6 @@ def _notes_of_others(cancelled: int, releases: tuple[str, ...], release: Release
     names = " and ".join(releases)
     advice = f"if the broker of this store is one, use release {releases[-1]}"
     return (f"{shown} not cancelled by the rules of RocketMQ {release}, but by those of {names}: {advice}",)
-
-
-def _last_stored(store: Store) -> int | None:
-    """Return the store time of the last record, ms; None in an empty log."""
-    from store_core.store.read.one_message import last_rows
-
-    read = read_of(("store_timestamp",)).options
-    batches = last_rows(store, read, 1)
-    if not batches:
-        return None
-    time: int = batches[-1]["store_timestamp"].cast(pa.int64())[-1].as_py()
-    return time // 1000
 
 
 def _last_of_levels(rows: pa.Table) -> Iterator[tuple[int, int, int, int]]:
