@@ -210,10 +210,6 @@ class ConsumerFilterData:
         """Whether the group has left."""
         return self.dead_time >= self.born_time
 
-    def is_msg_in_live(self, msg_store_time: int) -> bool:
-        """Return whether a message was stored after the registration, so that its map counts."""
-        return msg_store_time > self.born_time
-
 
 def calculate_bit_map(
     consumers: Iterable[ConsumerFilterData], properties: Mapping[str, str], bloom_filter: BloomFilter | None = None
@@ -322,7 +318,7 @@ class ExpressionMessageFilter:
         data = self.filter_data
         if data is None or data.compiled is None or data.bloom is None:
             return True
-        if ext is None or not data.is_msg_in_live(ext.msg_store_time) or not ext.bit_map:
+        if ext is None or ext.msg_store_time <= data.born_time or not ext.bit_map:
             return True
         if not self._bloom_filter.is_valid(data.bloom) or len(ext.bit_map) * _BYTE != data.bloom.bit_num:
             return True

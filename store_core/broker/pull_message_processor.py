@@ -330,17 +330,13 @@ class PullMessageProcessor:
             return _without_result()
         response = self._compose(request, result, checked)
         if response.code is ResponseCode.PULL_NOT_FOUND and again is not None and request.has(PullSysFlag.SUSPEND):
-            self._hold_service.suspend_pull_request(request, checked.message_filter, self._patience(request), again)
+            broker = self._broker
+            patience = request.suspend_timeout_millis if broker.long_polling_enable else broker.short_polling_time_mills
+            self._hold_service.suspend_pull_request(request, checked.message_filter, patience, again)
             return None
         if response.code is ResponseCode.PULL_OFFSET_MOVED:
             self._note_moved_offset(request, response, checked)
         return response
-
-    def _patience(self, request: PullMessageRequest) -> int:
-        """Return how long a pull may wait, ms."""
-        if self._broker.long_polling_enable:
-            return request.suspend_timeout_millis
-        return self._broker.short_polling_time_mills
 
     # ---- getting and committing
 
