@@ -82,11 +82,6 @@ class AnswerOption:
     enum: type[Enum] | None = None  # whose member the field gets, where the choices are its values
     is_repeated: bool = False  # whether it can be given more than once
 
-    @property
-    def is_required(self) -> bool:
-        """Whether it has no default."""
-        return self.default is MISSING
-
     def parsed(self, value: Any, zone: tzinfo | None = None) -> Any:  # noqa: ANN401 -- whatever a caller gives
         """Return the value that the field gets; times without a zone are in the one that is given."""
         if value is None:

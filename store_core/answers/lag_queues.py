@@ -305,7 +305,11 @@ class LagJob:
         self.root = store.root_for(StoreUse.READ_QUEUES)
         self.groups = BrokerGroups.of(store.config)
         self.segments: tuple[Segment, ...] = store.log.segments
-        self.log_end = None if as_of is None else _log_end_at(store, as_of)
+        self.log_end: int | None = None
+        if as_of is not None:
+            from store_core.store.read.read_plan import log_end_at  # plans reads, too, of which most lags need nothing
+
+            self.log_end = log_end_at(store, as_of)
         self.queues = store.queues  # of a store that is written: as of when the offsets were read
         self.written = max(store.config.written(file) or 0 for file in self.groups.files)
         self._group, self._topic, self._most = group, topic, most_messages
@@ -455,12 +459,6 @@ class LagJob:
 
 
 _PLACE: Final = ("physical_offset", "store_size")
-
-
-def _log_end_at(store: Store, time: int) -> int | None:
-    from store_core.store.read.read_plan import log_end_at  # plans reads, too, of which most lags need nothing
-
-    return log_end_at(store, time)
 
 
 def _messages(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:

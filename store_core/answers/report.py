@@ -476,9 +476,5 @@ def _page_table(table: ReportTable, rows: pa.Table, most: int) -> dict[str, Any]
 def _rows(table: pa.Table) -> list[dict[str, Any]]:
     names = table.column_names
     rows = (row for batch in table.to_batches() for row in rows_of(batch))
-    return [dict(zip(names, map(json_value, row), strict=True)) for row in rows]
-
-
-def json_value(value: object) -> object:
-    """Return a value of a table as one for JSON."""
-    return value.hex() if isinstance(value, bytes) else value
+    values = ((each.hex() if isinstance(each, bytes) else each for each in row) for row in rows)
+    return [dict(zip(names, row, strict=True)) for row in values]

@@ -6,7 +6,7 @@ from __future__ import annotations
 import inspect
 import json
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -146,7 +146,7 @@ def _parameter(option: AnswerOption) -> Callable[[Callable[..., ExitCode]], Call
         default = option.default and "/" in option.flag  # one without its contrary has to be given
         return click.option(option.flag, option.name, is_flag=True, default=default, help=words)
     value = getattr(option.default, "value", option.default)
-    given: dict[str, Any] = {"required": True} if option.is_required else {"default": value}  # None would be one, too
+    given: dict[str, Any] = {"required": True} if value is MISSING else {"default": value}  # None would be one, too
     return click.option(
         *["-n"] * (option.name == "rows"),  # as in `head` and `tail`
         option.flag,

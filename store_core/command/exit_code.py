@@ -130,15 +130,10 @@ def failure_of(error: Exception, words: Sequence[str] = ()) -> tuple[ExitCode, s
         if odd:
             return ExitCode.USAGE, f"expected arguments in UTF-8, found {odd[0]!r}"
     if not is_deliberate:
-        return ExitCode.FAILED, bug_words(error)
+        text = "".join(traceback.format_exception(error)).rstrip()
+        return ExitCode.FAILED, f"this is a bug in the program; please report it with the following traceback\n{text}"
     code = next((code for kind, code in ERROR_CODES.items() if isinstance(error, kind)), ExitCode.FAILED)
     return code, system_words(str(error))
-
-
-def bug_words(error: Exception) -> str:
-    """Return the message for an error that should not have happened."""
-    text = "".join(traceback.format_exception(error)).rstrip()
-    return f"this is a bug in the program; please report it with the following traceback\n{text}"
 
 
 def system_words(text: str) -> str:

@@ -131,8 +131,8 @@ class Output:
     def writer(self, schema: pa.Schema) -> Iterator[RowWriter]:
         """Provide a writer of rows. A file appears under its name when it is complete, and not at all otherwise."""
         if self.target is None:
-            with _standard_output() as stream:
-                yield from self._rows_to(stream, schema)
+            yield from self._rows_to(sys.stdout.buffer, schema)
+            sys.stdout.buffer.flush()
             return
         with new_file(self.target) as stream:
             yield from self._rows_to(stream, schema)
@@ -160,14 +160,6 @@ class Output:
             return FieldsText(schema, self.style, is_coloured=is_coloured)
         width = self.width if self.target is None else None
         return TableText(schema, self.style, width=width, is_coloured=is_coloured)
-
-
-@contextmanager
-def _standard_output() -> Iterator[BinaryIO]:
-    """Provide standard output as bytes."""
-    stream = sys.stdout.buffer
-    yield stream
-    stream.flush()
 
 
 @contextmanager
