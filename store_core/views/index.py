@@ -47,12 +47,15 @@ class EntriesPart:
 
     def batches(self, options: ViewOptions) -> Iterator[pa.RecordBatch]:
         """Yield the entries that the options request."""
-        hashes, most = _hashes(options.read), options.read.max_records_per_batch
+        read, most = options.read, options.read.max_records_per_batch
+        hashes = None  # of the requested key in the requested topics, if not all entries are requested
+        if read.key is not None:
+            hashes = np.array([positive_hash(hash_code(f"{topic}#{read.key}")) for topic in read.topic], np.int32)
         with going_on(options):
             for number, window in self.file.windows(self.first, self.stop):
                 for at in range(0, len(window), most):
                     entries = window[at : at + most]
-                    mask = self._requested(entries, options.read, hashes)
+                    mask = self._requested(entries, read, hashes)
                     if options.log_end is not None:
                         mask &= entries["physical_offset"] < options.log_end
                     if mask.any():
@@ -131,13 +134,6 @@ def _parts(index: Index, options: ViewOptions) -> Iterator[EntriesPart]:
                 yield EntriesPart(file, first, min(first + step, file.stop))
         elif not file.is_empty:
             tell(_not_an_index(file), options)
-
-
-def _hashes(read: ReadOptions) -> npt.NDArray[np.int32] | None:
-    """Return the hashes of the requested key in the requested topics; None if all entries are requested."""
-    if read.key is None:
-        return None
-    return np.array([positive_hash(hash_code(f"{topic}#{read.key}")) for topic in read.topic], np.int32)
 
 
 def _not_an_index(file: KeyFile) -> CorruptRecordError:

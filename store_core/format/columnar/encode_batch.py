@@ -255,7 +255,7 @@ class _BatchEncoder:
         property_lengths = self._sum_of_lengths(properties)
         topics = self.topics.dictionary_encode()
         topic_fields, magics = self._topic_fields(topics)
-        born = self._host_column(self.columns.born_hosts())
+        born = self._host_column(self.columns.hosts("born_host", self.columns.born_host))
         store = self._host_column(self.columns.hosts("store_host", self.store_host))
         v6_bits = born.is_v6 * np.uint8(_BORN_V6) + store.is_v6 * np.uint8(_STORE_V6)
         sizes = self.body_lengths + item_lengths(topic_fields) + property_lengths

@@ -77,7 +77,7 @@ class MessageColumns:
         born_host: tuple[str, int] = UNKNOWN_HOST,
     ) -> None:
         self.batch = batch
-        self._born_host = born_host
+        self.born_host = born_host
         self.default_born_timestamp = born_timestamp
         self._integers: dict[str, npt.NDArray[np.int64]] = {}
         self._check_names([name.lower() for name in batch.schema.names])
@@ -194,10 +194,6 @@ class MessageColumns:
         filled = column.fill_null(default) if column.null_count else column
         return np.asarray(filled.to_numpy(zero_copy_only=False), np.int64)
 
-    def born_hosts(self) -> tuple[list[tuple[str, int]], pa.Array]:
-        """Return the distinct born hosts, and for each row the number of its host."""
-        return self.hosts("born_host", self._born_host)
-
     def hosts(self, name: str, default: tuple[str, int]) -> tuple[list[tuple[str, int]], pa.Array]:
         """Return the distinct hosts of a column, and for each row the number of its host."""
         if not self.has(name):
@@ -219,7 +215,7 @@ class MessageColumns:
             flag=flag,
             sys_flag=sys_flag,
             born_timestamp=int(self.born_timestamps[row]),
-            born_host=self._host("born_host", row) or self._born_host,
+            born_host=self._host("born_host", row) or self.born_host,
             store_host=self._host("store_host", row),
             reconsume_times=times,
             prepared_transaction_offset=int(self.integers("prepared_transaction_offset")[row]),

@@ -72,12 +72,8 @@ def reads_as_double(text: str) -> bool:
     return True
 
 
-def _parse_boolean(text: str) -> bool:
-    return text.lower() == "true"
-
-
 _PARSERS: Final[dict[type, Callable[[str], bool | float]]] = {
-    bool: _parse_boolean,
+    bool: lambda text: text.lower() == "true",
     int: partial(_parse_integer, bits=INT_BITS),
     Long: partial(_parse_integer, bits=LONG_BITS),
     float: _parse_double,
