@@ -160,19 +160,7 @@ def property_columns(properties: pa.MapArray, names: Sequence[str]) -> dict[str,
     """Return single properties of maps, as columns of the same length, null where a map lacks the name."""
     if properties.type != MAP_TYPE:
         properties = properties.cast(MAP_TYPE)
-    bounds = properties.offsets.to_numpy()
-    first, last = (int(bounds[0]), int(bounds[-1])) if len(properties) else (0, 0)
-    keys, items = properties.keys[first:last], properties.items[first:last]
-    bounds = bounds - first
-    absent = properties.is_null().to_numpy(zero_copy_only=False)
-
-    def picked(name: str) -> pa.StringArray:
-        hits = np.flatnonzero(pc.equal(keys, name).to_numpy(zero_copy_only=False))
-        chosen = np.full(len(properties), -1, np.int64)
-        chosen[np.searchsorted(bounds, hits, side="right") - 1] = hits
-        return items.take(pa.array(chosen, mask=absent | (chosen < 0)))
-
-    return {name: picked(name) for name in names}
+    return {name: pc.map_lookup(properties, pa.scalar(name), "last") for name in names}
 
 
 # -------------------------------------------------------------------------------------------------------- the machine
