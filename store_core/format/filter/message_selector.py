@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, Protocol, Self, runtime_check
 from store_core.errors import FilterError
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.filter.sql92_values import JAVA_BLANKS
-from store_core.format.java import hash_code
+from store_core.format.java import INT_BITS, hash_code, wrap
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
 from store_core.format.properties import TAGS, PropertyParser, decode_text, parse_properties
 from store_core.format.record.decode import corrupt_record_error
@@ -105,8 +105,6 @@ FILTER_TYPES: Final = ("TAG", "SQL92")
 """Names of the filter languages (RocketMQ: ``ExpressionType``)."""
 
 _SEPARATOR: Final = "||"
-_INT: Final = 1 << 32
-_SIGN: Final = 1 << 31
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,10 +153,7 @@ class TagSubscription:
 
     def is_matched_by_code(self, tags_code: int | None) -> bool:
         """Return whether a queue unit may be of one of the tags: only its lower 32 bits count, None always matches."""
-        if tags_code is None or self.is_all:
-            return True
-        code = tags_code % _INT
-        return (code - _INT if code >= _SIGN else code) in self.codes
+        return tags_code is None or self.is_all or wrap(tags_code, INT_BITS) in self.codes
 
     def is_matched_by_tags(self, tags: str | None) -> bool:
         """Return whether a message has one of the tags, as clients check again."""
