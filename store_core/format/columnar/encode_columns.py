@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from store_core.format.columnar.arrow_slices import table_rows
 from store_core.format.columnar.checksums import body_crcs
 from store_core.format.java import hash_map_capacity, hash_map_order
 from store_core.format.layout import HOST_V6, head_dtype
@@ -42,13 +43,6 @@ if TYPE_CHECKING:
 Part: TypeAlias = "bytes | pa.Array"
 
 HeadValue: TypeAlias = "int | npt.NDArray[np.integer] | HostColumn"
-
-
-def fixed_items(values: npt.NDArray[np.generic]) -> pa.BinaryArray:
-    """Return items of a fixed size as a binary array, without a copy."""
-    offsets = np.arange(values.size + 1, dtype=np.int32) * np.int32(values.dtype.itemsize)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(values).view(np.uint8))]
-    return pa.Array.from_buffers(pa.binary(), values.size, buffers)
 
 
 def item_lengths(items: pa.BinaryArray) -> npt.NDArray[np.int32]:
@@ -94,7 +88,7 @@ def lengths_before(lengths: npt.NDArray[np.int64], parts: Sequence[Part]) -> lis
     items = np.empty(lengths.size, [("length", ">i2"), ("constant", "u1", (len(constant),))])
     items["length"] = lengths
     items["constant"] = np.frombuffer(constant, np.uint8)
-    return [fixed_items(items), *merged]
+    return [table_rows(items), *merged]
 
 
 def head_items(values: Mapping[str, HeadValue], v6_bits: npt.NDArray[np.uint8]) -> pa.BinaryArray:
@@ -106,9 +100,9 @@ def head_items(values: Mapping[str, HeadValue], v6_bits: npt.NDArray[np.uint8]) 
     """
     distinct = np.flatnonzero(np.bincount(v6_bits)).tolist()
     if len(distinct) <= 1:
-        return fixed_items(_heads(values, None, sum(distinct), v6_bits.size))
+        return table_rows(_heads(values, None, sum(distinct), v6_bits.size))
     groups = [(np.flatnonzero(v6_bits == bits), bits) for bits in distinct]
-    return in_row_order([(rows, fixed_items(_heads(values, rows, bits, rows.size))) for rows, bits in groups])
+    return in_row_order([(rows, table_rows(_heads(values, rows, bits, rows.size))) for rows, bits in groups])
 
 
 def _heads(
