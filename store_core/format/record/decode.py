@@ -33,7 +33,6 @@ from store_core.format.properties import (
 from store_core.format.record.record_head import format_host, message_id, read_sys_flag
 from store_core.format.record.scan import RecordCheck, RecordSpans, StopReason, body_crc, check_record
 from store_core.format.release import DEFAULT_RELEASE
-from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -191,19 +190,14 @@ class InnerMessage:
     properties: Mapping[str, str]
 
 
-def is_inner_batch(sys_flag: int) -> bool:
-    """Return whether a record's body is to be unwrapped: both bits must be set, as for a consumer."""
-    bits = MessageSysFlag.INNER_BATCH_FLAG | MessageSysFlag.NEED_UNWRAP_FLAG
-    return sys_flag & bits == bits
-
-
 def unwrap_inner_batch(body: bytes, queue_offset: int = 0) -> list[InnerMessage]:
     """Unwrap the body of an inner batch.
 
     Parameters
     ----------
     body : bytes
-        The body of a record with `is_inner_batch`; decompressed if the record is compressed as well.
+        The body of a record whose `sys_flag` has both bits, INNER_BATCH_FLAG and NEED_UNWRAP_FLAG; decompressed if the
+        record is compressed as well.
     queue_offset : int
         Column ``queue_offset`` of the record: the index of the first message.
 

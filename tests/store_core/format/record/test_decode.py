@@ -21,7 +21,7 @@ from store_core.format import layout
 from store_core.format.layout import MESSAGE_HEAD, field_position, head_dtype, head_size
 from store_core.format.message import MessageExt
 from store_core.format.properties import CRC_RESERVED, crc_property, parse_properties
-from store_core.format.record.decode import decode_message, is_inner_batch
+from store_core.format.record.decode import decode_message
 from store_core.format.record.record_head import (
     encode_host,
     format_host,
@@ -33,7 +33,7 @@ from store_core.format.record.record_head import (
     store_timestamp,
 )
 from store_core.format.record.scan import StopReason, body_crc, check_record
-from store_core.format.sys_flag import CompressionType, TransactionType
+from store_core.format.sys_flag import CompressionType, MessageSysFlag, TransactionType
 from tests import builders
 from tests.builders import BODY_AT, MAGIC_AT, SYS_FLAG_AT, Record
 from tests.golden_stores import find_golden_store, unpack
@@ -289,6 +289,11 @@ def put_in(path: Path) -> list[tuple[int, int, bytes, dict[str, str]]]:
 
 def item_properties(item: dict[str, Any]) -> dict[str, str]:
     return parse_properties(base64.b64decode(item["propertiesString"] or "").decode())
+
+
+def is_inner_batch(sys_flag: int) -> bool:
+    bits = MessageSysFlag.INNER_BATCH_FLAG | MessageSysFlag.NEED_UNWRAP_FLAG
+    return sys_flag & bits == bits
 
 
 @pytest.mark.golden
