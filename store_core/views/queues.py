@@ -27,7 +27,6 @@ from store_core.store.read.read_messages import hint_of, stored_topics
 from store_core.views.view import (
     ViewOptions,
     absent,
-    config_of,
     going_on,
     make_batch,
     name_text,
@@ -268,7 +267,14 @@ class TopicsPart:
             "in_config": entry.configured is not None if self.config_file is not None else None,
             "in_queues": entry.queue_id is not None,
         }
-        row |= _config_columns(entry.configured, self.config_file)
+        if (config := entry.configured) is not None:
+            row |= {
+                "read_queue_nums": config.read_queue_nums,
+                "write_queue_nums": config.write_queue_nums,
+                "perm": config.perm,
+                "attributes": list(config.attributes.items()) if "attributes" in config.given else None,
+                "config_file": self.config_file,
+            }
         if entry.queue_id is not None:
             row["queue_id"] = entry.queue_id
             if self.queues is not None:
@@ -300,7 +306,7 @@ class TopicsPart:
 def plan_topics(store: Store, options: ViewOptions) -> list[TopicsPart]:
     """List queues and configured topics; no queue is opened."""
     root = store.root_for(StoreUse.READ_QUEUES)
-    found = config_of(store, options).read(TOPICS)
+    found = store.config.of_release(options.read.release).read(TOPICS)
     needs_bounds = options.asks_for(*_BOUNDS, *_TIMES)
     segments = store.log.segments if needs_bounds else ()
     with store.queues if needs_bounds else Queues(root) as queues:
@@ -330,15 +336,3 @@ def _entries(queues: Queues, chosen: TopicFilter, configured: Mapping[str, Topic
         queued = {topic for topic, _ in names}
         found += [_TopicRow(topic, None, config) for topic, config in known.items() if topic not in queued]
     return sorted(found, key=lambda entry: (entry.topic, -1 if entry.queue_id is None else entry.queue_id))
-
-
-def _config_columns(config: TopicConfig | None, file: str | None) -> dict[str, object]:
-    if config is None:
-        return {}
-    return {
-        "read_queue_nums": config.read_queue_nums,
-        "write_queue_nums": config.write_queue_nums,
-        "perm": config.perm,
-        "attributes": list(config.attributes.items()) if "attributes" in config.given else None,
-        "config_file": file,
-    }

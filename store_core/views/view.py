@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from store_core.snapshot.config import Config, ConfigFile, ConfigKind
+    from store_core.snapshot.config import ConfigFile, ConfigKind
 
 
 _NAMES: Final = {option.field: option.name for option in READ_OPTIONS}
@@ -180,14 +180,9 @@ _log: Final = logging.getLogger("store_core")
 T = TypeVar("T")
 
 
-def config_of(store: Store, options: ViewOptions) -> Config:
-    """Return the configuration files of a store as the release of some options reads them."""
-    return store.config.of_release(options.read.release)
-
-
 def read_table(store: Store, kind: ConfigKind[T], options: ViewOptions) -> ConfigFile[T] | None:
     """Read a configuration file that is all that a view has; None if `fail_on_data_loss` is off and it is not there."""
-    config = config_of(store, options)
+    config = store.config.of_release(options.read.release)
     found = config.read(kind)
     if found is None:
         tell(config.absent(kind, ". With failOnDataLoss=false there are no rows."), options)
