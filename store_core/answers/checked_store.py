@@ -107,8 +107,9 @@ class CheckedStore:
         A writer may gather entries for some seconds, so that alone is no finding yet.
         """
         now, then = self.bounds.moment, first.bounds.moment
-        is_missing = FindingKind.INDEX_MISSING in dict(self.tally.counts)
-        return is_missing and now is not None and then is not None and now.is_index_behind(then)
+        if now is None or then is None or FindingKind.INDEX_MISSING not in dict(self.tally.counts):
+            return False
+        return now.index_end == then.index_end and now.log_end > then.log_end
 
     def common_with(self, earlier: Self) -> Self:
         """Return the check with only those findings that an earlier one also has."""

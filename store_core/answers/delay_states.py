@@ -169,11 +169,6 @@ class DelayState(StrEnum):
     CANCELLED = "cancelled"
     ROLLED = "rolled"
 
-    @property
-    def is_undelivered(self) -> bool:
-        """Whether a broker has still to deliver it, as far as its files say."""
-        return self in (DelayState.WAITING, DelayState.OVERDUE, DelayState.UNSETTLED)
-
 
 _SLOWEST_MS: Final = 5000
 """Delay of a busy broker's delivery: messages due within it before the files were written may be undelivered."""

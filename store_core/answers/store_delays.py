@@ -287,7 +287,10 @@ class _Made:
         return found[: self.options.rows]
 
 
-_COUNTED: Final = (DelayState.WAITING, DelayState.OVERDUE, DelayState.UNSETTLED, DelayState.ORPHANED)
+_UNDELIVERED: Final = (DelayState.WAITING, DelayState.OVERDUE, DelayState.UNSETTLED)
+"""What a broker has still to deliver, as far as its files say."""
+
+_COUNTED: Final = (*_UNDELIVERED, DelayState.ORPHANED)
 
 
 def _in_state(table: pa.Table, state: DelayState) -> pa.Table:
@@ -295,8 +298,7 @@ def _in_state(table: pa.Table, state: DelayState) -> pa.Table:
 
 
 def _undelivered(table: pa.Table) -> pa.Table:
-    states = [state.value for state in DelayState if state.is_undelivered]
-    return table.filter(pc.is_in(table["state"], pa.array(states)))
+    return table.filter(pc.is_in(table["state"], pa.array(_UNDELIVERED)))
 
 
 def _due_of(table: pa.Table) -> npt.NDArray[np.int64]:

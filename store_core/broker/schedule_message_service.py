@@ -90,10 +90,6 @@ class _Level:
     offset: int = 0
     due: float = 0.0
 
-    def deliver_time(self, tags_code: int, now: int) -> int:
-        """Return when a message is due, ms: at most the level's delay from now (``correctDeliverTimestamp``)."""
-        return now if tags_code > now + self.delay_ms else tags_code
-
 
 class ScheduleMessageService(ServiceThread):
     """Service that puts delayed messages into their topics when they are due (RocketMQ: ``ScheduleMessageService``).
@@ -217,7 +213,8 @@ class ScheduleMessageService(ServiceThread):
             level.offset = unit.queue_offset
             message = self._message(unit)
             now = self._clock.now_ms()
-            if level.deliver_time(self._tags_code(level, unit, message), now) > now:
+            # What is due after more than the level's delay is due now (``correctDeliverTimestamp``).
+            if now < self._tags_code(level, unit, message) <= now + level.delay_ms:
                 if self._features.notes_delay_offset_while_waiting:
                     self._offsets.update_offset(level.number, level.offset)
                 return _POLL_SECONDS

@@ -62,7 +62,11 @@ def archive_segments(archive: Segment, notes: list[str]) -> list[Segment]:
     for member in _members(archive):
         directory, _, name = member.name.removeprefix("./").rpartition("/")
         if directory.rpartition("/")[2] not in (COMMIT_LOG, "") or (not directory and member.isdir()):
-            _refuse_dledger(archive, member)
+            if any(part.startswith(_DLEDGER) for part in member.name.split("/")[:-1]):
+                raise UnsupportedStoreError(
+                    f"{archive.path} has a DLedger log, {_shown(member.name)}: those are read from directories. Unpack "
+                    f"it, and give that path"
+                )
             continue
         start_offset = start_offset_of(name)
         if start_offset is None or start_offset + member.size > LAST_OFFSET or member.isdir():
@@ -136,21 +140,13 @@ def _wrong(archive: Segment, member: TarInfo, found: str, expected: str) -> Segm
     )
 
 
-def _refuse_dledger(archive: Segment, member: TarInfo) -> None:
-    if any(part.startswith(_DLEDGER) for part in member.name.split("/")[:-1]):
-        raise UnsupportedStoreError(
-            f"{archive.path} has a DLedger log, {_shown(member.name)}: those are read from directories. Unpack it, "
-            f"and give that path"
-        )
-
-
 def _members(archive: Segment) -> Iterator[TarInfo]:
     """Yield the headers in order, none of which is believed more than what follows it."""
     opened: _Headers | _Expanded = _Headers(archive) if archive.codec is None else _Expanded(archive)
     try:
         tar = tarfile.TarFile(fileobj=cast("IO[bytes]", opened))
         for count in range(_MOST_MEMBERS + 1):
-            opened.begin_member()
+            opened.room = _MOST_HEADER
             member = tar.next()
             if member is None:
                 break
@@ -186,14 +182,10 @@ class _Forward:
     def __init__(self, archive: Segment) -> None:
         self._archive = archive
         self._position = 0
-        self._room = _MOST_HEADER
-        """Bytes that may still be read for this member."""
+        self.room = _MOST_HEADER
+        """Bytes that may still be read for this member: what was read for those before it is not held any more."""
         self.last = b""
         """What was read last."""
-
-    def begin_member(self) -> None:
-        """Take note that what was read is not held any more."""
-        self._room = _MOST_HEADER
 
     def tell(self) -> int:
         """Return the position in the archive."""
@@ -201,12 +193,12 @@ class _Forward:
 
     def read(self, count: int) -> bytes:
         """Return bytes, fewer than asked for at the end."""
-        if not 0 <= count <= self._room:
+        if not 0 <= count <= self.room:
             raise SegmentLayoutError(
-                f"{self._archive.path} has a header of {_MOST_HEADER - self._room + count} bytes, at position "
+                f"{self._archive.path} has a header of {_MOST_HEADER - self.room + count} bytes, at position "
                 f"{self._position}: expected at most {_MOST_HEADER}. Make the archive again from the store's directory"
             )
-        self._room -= count
+        self.room -= count
         self.last = self._read(count)
         self._position += len(self.last)
         return self.last

@@ -26,6 +26,7 @@ from __future__ import annotations
 import os
 import re
 import struct
+from contextlib import closing
 from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -123,9 +124,8 @@ def entry_log_of(data: Path, notes: list[str]) -> EntryLog:
     """
     path = data.parent / _CHECKPOINT
     try:
-        file = OsFileSystem().open(path, writable=False)
-        text = file.read(_MOST_BYTES, 0).decode("ascii", "replace")
-        file.close()
+        with closing(OsFileSystem().open(path, writable=False)) as file:
+            text = file.read(_MOST_BYTES, 0).decode("ascii", "replace")
     except OSError as error:
         problem = f"it can't be read ({error.strerror or error})"
     else:
@@ -153,15 +153,6 @@ def dledger_error(root: Path, data: Path, file_system: FileSystem) -> Unsupporte
         f"and no directory {MEMBER_PREFIX}*/{MEMBER_DATA}. Nothing was changed. Read {root} as a whole (read_messages, "
         f"spark.read, commitlog cat, the views); to change it use its broker; or, if no broker uses that directory any "
         f"more, move it elsewhere.{advice}"
-    )
-
-
-def several_members_error(root: Path, logs: list[Path]) -> UnsupportedStoreError:
-    """Return the error that a root has logs of several members, which are copies of one another."""
-    members = ", ".join(str(data.parent) for data in logs)
-    return UnsupportedStoreError(
-        f"{root} holds the DLedger logs of {len(logs)} members, each a log of its own: expected one, found {members}. "
-        f"Give the directory of one member"
     )
 
 

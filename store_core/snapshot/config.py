@@ -563,22 +563,20 @@ class Config:
         StoreAccessError
             If a file may not be read, or is no file.
         """
-        if kind.name not in self._found:
-            self._found[kind.name] = self._read(kind)
-        return self._found[kind.name]
-
-    def _read(self, kind: ConfigKind[T]) -> ConfigFile[T] | None:
+        if kind.name in self._found:
+            return self._found[kind.name]
         path = self.path(kind)
         rules = rules_of(self._release or DEFAULT_RELEASE)
         with explained_access(self.root):
             for each in (path, backup_of(path)):
                 check_is_file(each)
-            return read_config(
+            self._found[kind.name] = read_config(
                 path,
                 lambda value, file: kind.decode(ConfigFields(value, file), rules),
                 lambda file: self._at(file).data,
                 release=self._release,
             )
+        return self._found[kind.name]
 
     def known(self, kind: ConfigKind[T], what: str = "") -> tuple[T | None, tuple[str, ...]]:
         """Return what a file or its backup says, for those who can do without it, and what is to be said of the file.

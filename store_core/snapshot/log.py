@@ -12,7 +12,7 @@ from itertools import chain, pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, TypeAlias, TypeVar
 
-from store_core.errors import SegmentLayoutError, SegmentVanishedError
+from store_core.errors import SegmentLayoutError, SegmentVanishedError, UnsupportedStoreError
 from store_core.files.access import explained_access
 from store_core.files.archive_listing import archive_at, archive_segments
 from store_core.files.file_system import OsFileSystem
@@ -31,7 +31,6 @@ from store_core.files.store_kind import (
     dledger_error,
     dledger_logs,
     entry_log_of,
-    several_members_error,
 )
 from store_core.files.store_path import ConfiguredRoot, StorePaths, located, log_directories, nothing_at, places_of
 from store_core.files.url_path import UrlFile
@@ -219,8 +218,12 @@ class Listing:
             return self._with_entries([single_file(place, compressed=self.compressed)], place.parent)
         self._check_kind(place)
         logs = list(dledger_logs(place, OsFileSystem()))
-        if len(logs) > 1:
-            raise several_members_error(place, logs)
+        if len(logs) > 1:  # copies of one another
+            members = ", ".join(str(data.parent) for data in logs)
+            raise UnsupportedStoreError(
+                f"{place} holds the DLedger logs of {len(logs)} members, each a log of its own: expected one, found "
+                f"{members}. Give the directory of one member"
+            )
         below = place / COMMIT_LOG
         if below.is_dir() or logs:
             ordinary = list(segments_in(below, self.notes, compressed=self.compressed)) if below.is_dir() else []

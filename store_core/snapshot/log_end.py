@@ -313,15 +313,10 @@ class LogBesideQueues:
         self._paths = (str(root),) if is_below else tuple(paths)
         self._root = root
         log = Log(tuple(segments))
-        self._log = log if self._ends(log) else Log(())
+        ends = bool(paths) and segments[-1].codec is None and not (log.problems or is_lock_held(root))
+        self._log = log if ends else Log(())
         self._known = 0  # up to where the log is known to have records
         self._is_searched = False
-
-    def _ends(self, log: Log) -> bool:
-        """Return whether queues are to end where the log ends."""
-        if not log.segments or log.segments[-1].codec is not None:
-            return False
-        return not (log.problems or is_lock_held(self._root))
 
     def queued(self, begin: int, name: QueueName | None = None) -> pa.Table:
         """Return `QUEUED_COLUMNS` of the records from a physical offset on that belong in queues, or in one queue."""
@@ -343,7 +338,9 @@ class LogBesideQueues:
             if self._has(position, size):
                 self._known = position + size
                 return None
-            self._search()
+            if not self._is_searched:
+                self._known = max(self._known, _end_of(self._log.segments, modified_ns(self._log.segments[-1])))
+                self._is_searched = True
             return self._known if position >= self._known and not self._may_grow() else None
         except OSError:  # files that are gone or may not be read: the queue is all that is known
             return None
@@ -360,11 +357,6 @@ class LogBesideQueues:
         with open_segment(segment) as opened:
             check = segment.view(opened).check(begin, verify_crc=True)
         return check.reason is None and check.size == stop - begin
-
-    def _search(self) -> None:
-        if not self._is_searched:
-            self._known = max(self._known, _end_of(self._log.segments, modified_ns(self._log.segments[-1])))
-            self._is_searched = True
 
     def _may_grow(self) -> bool:
         """Return whether a broker has opened the store, or added a segment, since it was listed; none opens a copy."""
@@ -429,10 +421,6 @@ class LiveMoment:
         has_moved = earlier is not None and indexed > earlier.index_end
         ends = dispatched, indexed, log_end, indexed if has_moved else both
         return cls(store, *(min(end, log_end) for end in ends))
-
-    def is_index_behind(self, earlier: LiveMoment) -> bool:
-        """Return whether the index ends where it ended at an earlier moment, though the log has grown."""
-        return self.index_end == earlier.index_end and self.log_end > earlier.log_end
 
     def judges(self, offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
         """Return which physical offsets of units, read until now, can be judged: those that are not newer."""
