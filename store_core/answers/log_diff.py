@@ -143,11 +143,9 @@ class DiffJob:
             row for side in ("a", "b") for row in [each for each in rows if each["side"] == side][: self.asked.rows]
         ]
         tables = {
-            "logs": log_rows(self.pair),
+            **_common_tables(self.pair, topics, ahead, facts.stale_side),
             "ranges": [dict(zip(names, row, strict=True)) for row in ranges[: self.asked.rows]],
             "records": sorted(kept, key=_row_order),
-            "topics": topic_rows(topics),
-            "ahead": ahead_rows(ahead, facts.stale_side),
             "digests": [
                 {
                     "begin": each.part.begin,
@@ -226,10 +224,8 @@ class RecordDiffJob:
         )
         topics = {(side, topic): count for side in sides for topic, count in _topics(sides[side], only[side]).items()}
         tables = {
-            "logs": log_rows(self.pair),
+            **_common_tables(self.pair, topics, ahead, facts.stale_side),
             "records": sorted(rows, key=lambda row: (row["topic"], row["queue_id"], row["queue_offset"], row["side"])),
-            "topics": topic_rows(topics),
-            "ahead": ahead_rows(ahead, facts.stale_side),
         }
         return DiffReport.of(facts, tables)
 
@@ -358,9 +354,11 @@ def _stale_side(pair: LogPair, ahead: dict[str, Ahead]) -> str | None:
     return None
 
 
-def log_rows(pair: LogPair) -> list[dict[str, Any]]:
-    """Return the rows of table `logs`."""
-    return [
+def _common_tables(
+    pair: LogPair, topics: Mapping[tuple[str, str], TopicCount], ahead: dict[str, Ahead], stale_side: str | None
+) -> dict[str, list[dict[str, Any]]]:
+    """Return the tables that logs have whatever they are compared by; topics are in order of their sizes."""
+    logs = [
         {
             "side": side.name,
             "path": side.path,
@@ -374,11 +372,11 @@ def log_rows(pair: LogPair) -> list[dict[str, Any]]:
         }
         for side in (pair.a, pair.b)
     ]
-
-
-def ahead_rows(ahead: dict[str, Ahead], stale_side: str | None) -> list[dict[str, Any]]:
-    """Return the rows of table `ahead`."""
-    return [
+    of_topics = [
+        {"topic": topic, "side": side, "records": count.records, "bytes": count.size}
+        for (side, topic), count in sorted(topics.items(), key=lambda item: (-item[1].size, item[0][1], item[0][0]))
+    ]
+    later = [
         {
             "side": side,
             "kind": "stale" if side == stale_side else "ahead",
@@ -389,6 +387,7 @@ def ahead_rows(ahead: dict[str, Ahead], stale_side: str | None) -> list[dict[str
         }
         for side, each in sorted(ahead.items())
     ]
+    return {"logs": logs, "topics": of_topics, "ahead": later}
 
 
 # ---- differences
@@ -416,12 +415,3 @@ def _range_rows(found: DiffPartial) -> list[tuple[int, int, int, str | None, str
 
 def _row_order(row: Mapping[str, Any]) -> tuple[int, str]:
     return row["physical_offset"], row["side"]
-
-
-def topic_rows(topics: Mapping[tuple[str, str], TopicCount]) -> list[dict[str, Any]]:
-    """Return the rows of table `topics`, by size."""
-    ordered = sorted(topics.items(), key=lambda item: (-item[1].size, item[0][1], item[0][0]))
-    return [
-        {"topic": topic, "side": side, "records": count.records, "bytes": count.size}
-        for (side, topic), count in ordered
-    ]
