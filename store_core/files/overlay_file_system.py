@@ -479,12 +479,7 @@ class OverlayFileSystem:
     def remove_directory(self, path: Path) -> None:
         """Delete a directory if it is empty; otherwise it stays."""
         with self._lock:
-            status = self._found(path)
-            if status is None:
-                return
-            if not status.is_directory:
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
-            if not self.names(path):
+            if not self.names(path) and self.status(path) is not None:
                 self._forget(path)
 
     def sync_directory(self, path: Path) -> None:
