@@ -26,7 +26,6 @@ from store_core.store.read.store_time import LocalZone, parse_zone
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Sequence
-    from pathlib import Path
 
     from store_core.answers.disk_forecast import Deletion, DependentFile, DiskForecast, DiskSizes, DiskState, LogFile
     from store_core.answers.lag_queues import LagJob, QueueLag
@@ -189,9 +188,8 @@ class _Outlook:
         """Foresee deletions; `rows` are what groups did not consume of queues."""
         from store_core.answers.disk_forecast import DiskForecast, dependent_files, losses
 
-        root = self.root
         files = [] if self.is_rocksdb else list(dependent_files(self.store))
-        forecast = DiskForecast(self.config, self._state(root, files), self.zone)
+        forecast = DiskForecast(self.config, self._state(files), self.zone)
         until = self._until(forecast.state)
         forecast.run(until)
         tables = {
@@ -208,24 +206,24 @@ class _Outlook:
         most = asked if not state.log_growth else int(_MOST_FILES * state.files[-1].size / state.log_growth)
         return self.now + min(asked, most)
 
-    def _state(self, root: Path, files: Iterable[DependentFile]) -> DiskState:
+    def _state(self, files: Iterable[DependentFile]) -> DiskState:
         from store_core.answers.disk_forecast import DiskState
 
         size, used = self.sizes.disk_size, self.sizes.disk_used
         if size is None or used is None:
-            size, used = self._disk(root)
+            size, used = self._disk()
         length = max(self.log.end - self.log.begin, 1)
         growth = self.log.daily_growth if self.sizes.daily_growth is None else self.sizes.daily_growth
         overhead = round(sum(file.size for file in files) / length, 4)
         return DiskState(self.now, self.log.files, self.log.end, size, used, growth / DAY_MS, overhead)
 
-    def _disk(self, root: Path) -> tuple[int, int]:
+    def _disk(self) -> tuple[int, int]:
         """Return size and use of the store's disk, as far as the options do not say."""
-        if isinstance(root, UrlPath):
+        if isinstance(self.root, UrlPath):
             raise InvalidOptionError(
-                f"{root} is not on a local disk: give the size and use of the broker's, disk_size and disk_used"
+                f"{self.root} is not on a local disk: give the size and use of the broker's, disk_size and disk_used"
             )
-        size, used = disk_bytes(root)
+        size, used = disk_bytes(self.root)
         given = self.sizes.disk_used
         return self.sizes.disk_size or size, used if given is None else given
 

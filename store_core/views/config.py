@@ -185,16 +185,13 @@ class FamilyPart:
             if entry is not None:
                 found.append(entry)
             elif not is_place(key):
-                self._refuse(key, value, options)
+                error = CorruptDatabaseError(
+                    f"the RocksDB {self.database} has an entry in column family {self.family!r} that is none of "
+                    f"RocketMQ's: expected those of format {STORE_DATABASE}, found the key {key[:_SHOWN_KEY]!r} with a "
+                    f"value of {len(value)} bytes. failOnDataLoss=false leaves it out"
+                )
+                tell(error, options)
         return found
-
-    def _refuse(self, key: bytes, value: bytes, options: ViewOptions) -> None:
-        error = CorruptDatabaseError(
-            f"the RocksDB {self.database} has an entry in column family {self.family!r} that is none of RocketMQ's: "
-            f"expected those of format {STORE_DATABASE}, found the key {key[:_SHOWN_KEY]!r} with a value of "
-            f"{len(value)} bytes. failOnDataLoss=false leaves it out"
-        )
-        tell(error, options)
 
 
 def plan_rocksdb(store: Store, options: ViewOptions) -> list[FamilyPart]:

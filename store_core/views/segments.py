@@ -80,9 +80,12 @@ class SegmentsPart:
         with open_ahead(segment) as opened:
             walk = _walk(segment, opened)
             if segment.path == self.last:
-                walk = _up_to_log_end(walk, segment, options.read, is_first=is_first)
-            if options.log_end is not None:
-                walk = _up_to(walk, max(options.log_end - segment.start_offset - segment.framing.lead, 0))
+                verify_crc = options.read.verify_crc
+                end = segment_end(segment, is_first=is_first, verify_crc=verify_crc, has_tail=False).found
+                walk = _up_to(walk, end.position, end.reason)  # in front of older records, or of a torn tail
+            if options.log_end is not None:  # as if later records were not written yet
+                end_at = max(options.log_end - segment.start_offset - segment.framing.lead, 0)
+                walk = _up_to(walk, end_at, StopReason.UNWRITTEN)
             return {
                 "data_end": segment.start_offset + walk.stop,
                 "stop_reason": walk.reason.name,
@@ -127,8 +130,7 @@ def _last_segment(segments: Sequence[Segment], read: ReadOptions) -> str:
     """
     for number in reversed(range(len(segments))):
         segment = segments[number]
-        is_sound = _begins_sound(segment, verify_crc=read.verify_crc)
-        if is_sound or not number:
+        if _begins_sound(segment, verify_crc=read.verify_crc) or not number:
             return segment.path
         if segment_end(segment, is_first=False, verify_crc=read.verify_crc, has_tail=False).found.position:
             return segment.path
@@ -148,20 +150,11 @@ def _begins_sound(segment: Segment, *, verify_crc: bool = False) -> bool:
         return segment.view(opened).check(0, verify_crc=verify_crc).reason is None
 
 
-def _up_to_log_end(walk: _Walk, segment: Segment, read: ReadOptions, *, is_first: bool) -> _Walk:
-    """End a walk where the log ends, if that is earlier: in front of older records, or of a torn tail."""
-    end = segment_end(segment, is_first=is_first, verify_crc=read.verify_crc, has_tail=False).found
-    if end.position >= walk.stop:
-        return walk
-    count = int(np.searchsorted(walk.starts, end.position))
-    return _Walk(walk.starts[:count], end.position, end.reason)
-
-
-def _up_to(walk: _Walk, position: int) -> _Walk:
-    """End a walk at a record, as if it and those after it were not written yet."""
+def _up_to(walk: _Walk, position: int, reason: StopReason) -> _Walk:
+    """End a walk at a record, if that is earlier."""
     if position >= walk.stop:
         return walk
-    return _Walk(walk.starts[: int(np.searchsorted(walk.starts, position))], position, StopReason.UNWRITTEN)
+    return _Walk(walk.starts[: int(np.searchsorted(walk.starts, position))], position, reason)
 
 
 def _first_time(segment: Segment, options: ViewOptions) -> pa.Scalar | None:
