@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 import numpy as np
 
@@ -162,12 +162,8 @@ _SINCE_5_0: Final[tuple[str, ...]] = ("abort.bak", "compaction", "timerwheel", "
 _SINCE_5_4: Final = "rocksdbstore"
 
 
-class _Evidence(NamedTuple):
-    """What a release leaves that has, or has not, a feature: the feature's name, and the words."""
-
-    feature: str
-    has: bool
-    words: str
+_Evidence: TypeAlias = tuple[str, bool, str]
+"""What a release leaves that has, or has not, a feature: the feature's name, whether it has it, and the words."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,11 +181,11 @@ class LikelyRelease:
         """
         releases: tuple[Release, ...] = LIKELIEST_FIRST
         words: list[str] = []
-        for evidence in _evidence(store):
-            fitting = tuple(each for each in releases if getattr(RELEASE_RULES[each], evidence.feature) == evidence.has)
+        for feature, has, shown in _evidence(store):
+            fitting = tuple(each for each in releases if getattr(RELEASE_RULES[each], feature) == has)
             if fitting and fitting != releases:
                 releases = fitting
-                words.append(evidence.words)
+                words.append(shown)
         if not words:
             return cls(releases, "no file tells the release, and this is the usual one")
         which = "the usual one" if DEFAULT_RELEASE in releases else "the first of the newest series"
@@ -205,40 +201,30 @@ def _evidence(store: Path) -> Iterator[_Evidence]:
     with suppress(OSError, StoreError, ValueError):
         yield from _of_tags(store, segments)
     if any(map(_begins_with_checksum, segments[: -_MOST_SEGMENTS - 1 : -1])):
-        words = f"its records carry {PROPERTY_CRC}, which brokers write since 5.2"
-        yield _Evidence("has_property_crc", has=True, words=words)
+        yield "has_property_crc", True, f"its records carry {PROPERTY_CRC}, which brokers write since 5.2"
     with suppress(OSError, StoreError):
         if (read_checkpoint(store) or {}).get("logics_physical_offset"):
-            yield _Evidence(
-                "keeps_flushed_queue_offset", has=True, words="its checkpoint says up to where queues are flushed"
-            )
+            yield "keeps_flushed_queue_offset", True, "its checkpoint says up to where queues are flushed"
     if _SINCE_5_4 in names:
-        yield _Evidence("indexes_tags", has=True, words=f"it has {_SINCE_5_4}/, which brokers make since 5.4")
+        yield "indexes_tags", True, f"it has {_SINCE_5_4}/, which brokers make since 5.4"
     found = [name for name in _SINCE_5_0 if name in names]
     abort = _FILES.status(store / ABORT_FILE)
     if abort is not None and abort.size:
         found.append(f"a process id in {ABORT_FILE}")
     if found:
-        yield _Evidence(
-            "notes_process_in_abort_file", has=True, words=f"it has {found[0]}, which brokers leave since 5.0"
-        )
+        yield "notes_process_in_abort_file", True, f"it has {found[0]}, which brokers leave since 5.0"
     elif "lock" in names:
-        yield _Evidence(
-            "notes_process_in_abort_file",
-            has=False,
-            words="it has nothing of what brokers leave since 5.0, such as abort.bak",
-        )
+        words = "it has nothing of what brokers leave since 5.0, such as abort.bak"
+        yield "notes_process_in_abort_file", False, words
     old = None
     with suppress(OSError, StoreError):
         old = evidence_of_old_parser(store, segments)
     if old is not None:
-        yield _Evidence("splits_properties_at_first_separator", has=False, words=old)
+        yield "splits_properties_at_first_separator", False, old
     with suppress(OSError, StoreError, ValueError):
         file = Index(store).newest_used()
         if file is not None and file.header.hash_slot_count < file.header.index_count - 1:
-            yield _Evidence(
-                "counts_hash_slots_in_use", has=True, words="its index counts slots, and not entries, as since 4.7.1"
-            )
+            yield "counts_hash_slots_in_use", True, "its index counts slots, and not entries, as since 4.7.1"
 
 
 def _begins_with_checksum(segment: Segment) -> bool:
@@ -263,8 +249,6 @@ def _of_tags(store: Path, segments: Sequence[Segment]) -> Iterator[_Evidence]:
             if len(found) == _RECORDS:
                 break
         if found and found[0]:
-            yield _Evidence("indexes_tags", has=True, words="its index has the tags of messages, as since 5.4")
+            yield "indexes_tags", True, "its index has the tags of messages, as since 5.4"
         elif found and not any(found):
-            yield _Evidence(
-                "indexes_tags", has=False, words="its index does not have the tags of messages, as before 5.4"
-            )
+            yield "indexes_tags", False, "its index does not have the tags of messages, as before 5.4"
