@@ -252,18 +252,13 @@ class Answer(ABC, Generic[AnyReport]):
 
     def __post_init__(self) -> None:
         """Check the options, and replace those that are given in another form."""
-        zone = self._zone()
+        zone: tzinfo | None = None
+        if (given := getattr(self, "time_zone", None)) is not None:  # that of times without one
+            from store_core.store.read.store_time import parse_zone
+
+            zone = parse_zone("time_zone", given)
         for option in options_of(type(self)):
             object.__setattr__(self, option.name, option.parsed(getattr(self, option.name), zone))
-
-    def _zone(self) -> tzinfo | None:
-        """Return the zone of times without one: that of the option `time_zone`, if there is one."""
-        given = getattr(self, "time_zone", None)
-        if given is None:
-            return None
-        from store_core.store.read.store_time import parse_zone
-
-        return parse_zone("time_zone", given)
 
     @classmethod
     def of(cls, *given: Any, **options: Any) -> Self:  # noqa: ANN401 -- the options

@@ -162,15 +162,11 @@ def _sound_end(checked: CheckedStore) -> int:
             break
         before = max(before, file.header.end_physical_offset)
     unloaded = paths - {str(file.path) for file in checked.index.files}
-    wrong += [_end_before(path, checked) for path in unloaded]
+    for path in unloaded:  # the index ends before a file that the release does not load
+        ends = (file.header.end_physical_offset for file in checked.index.files if file.path.name < Path(path).name)
+        wrong.append(max(ends, default=0))
     wrong += [begin - 1 for place, begin in tally.places.items() if place.kind in by_entry and begin is not None]
     return max(min(wrong, default=0), 0)
-
-
-def _end_before(path: str, checked: CheckedStore) -> int:
-    """Return where the index ends before a file that the release does not load."""
-    ends = (file.header.end_physical_offset for file in checked.index.files if file.path.name < Path(path).name)
-    return max(ends, default=0)
 
 
 # ---- the checkpoint

@@ -15,7 +15,7 @@ from store_core.errors import InvalidOptionError
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, release_hint
 
 if TYPE_CHECKING:
-    from store_core.store.rebuild.plan import RebuildOptions, RebuildPlan
+    from store_core.store.rebuild.plan import RebuildPlan
 
 
 _WHAT: Final = ("queues", "index", "both")
@@ -133,6 +133,7 @@ def rebuild(  # noqa: PLR0913 -- click passes all by name
     what: str,
     store: str,
     *,
+    topic: tuple[str, ...],
     with_index: bool,
     dry_run: bool,
     target: str | None,
@@ -146,20 +147,15 @@ def rebuild(  # noqa: PLR0913 -- click passes all by name
     with --accept-damage it ends with 5.
     """
     from store_core.answers.rebuild import plan_rebuild
-
-    has_index = with_index or what != "queues"
-    plan = plan_rebuild(store, _options(has_queues=what != "index", has_index=has_index, **given))
-    return _run(plan, target, processes, is_dry_run=dry_run)
-
-
-def _options(*, has_queues: bool, has_index: bool, topic: tuple[str, ...], **given: Any) -> RebuildOptions:  # noqa: ANN401 -- as above
     from store_core.store.rebuild.plan import RebuildOptions
 
     if given["verify"] and (given["replace"] or given["discard_old"] or given["since_offset"] or given["output"]):
         raise InvalidOptionError(
             "--verify changes nothing: it can't be combined with --replace, --discard-old, --since-offset, --output"
         )
-    return RebuildOptions(with_queues=has_queues, with_index=has_index, topic=topic or None, **given)
+    has_index = with_index or what != "queues"
+    options = RebuildOptions(with_queues=what != "index", with_index=has_index, topic=topic or None, **given)
+    return _run(plan_rebuild(store, options), target, processes, is_dry_run=dry_run)
 
 
 def _run(plan: RebuildPlan, target: str | None, processes: int, *, is_dry_run: bool) -> ExitCode:
