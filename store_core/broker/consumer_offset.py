@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from store_core.broker.config_file import VersionedConfigManager, concurrent_map_order, initial_capacity
@@ -334,14 +335,12 @@ class ConsumerOffsetManager(VersionedConfigManager):
             self._offsets = {key: _Queues(DEFAULT_CAPACITY, dict(offsets)) for key, offsets in found.table.items()}
 
 
+@dataclass(slots=True)
 class _Queues:
     """The offsets of a group for a topic, and the number of buckets of the Java map that would hold them."""
 
-    __slots__ = ("capacity", "offsets")
-
-    def __init__(self, capacity: int, offsets: dict[int, int] | None = None) -> None:
-        self.capacity = capacity
-        self.offsets: dict[int, int] = {} if offsets is None else offsets
+    capacity: int
+    offsets: dict[int, int] = field(default_factory=dict)
 
 
 def _key(topic: str, group: str) -> str:

@@ -170,14 +170,13 @@ def _with_options(
 
 
 def _click_option(option: Option, *, is_hidden: bool) -> Callable[[Callable[..., ExitCode]], Callable[..., ExitCode]]:
-    name, text = _NAMES[option.name], _help(option)
+    name = _NAMES[option.name]
+    shown: dict[str, Any] = {"help": _help(option), "hidden": is_hidden}
     if option.default in _BOOLEANS:
-        return click.option(f"{name}/--no-{name[2:]}", option.field, default=None, help=text, hidden=is_hidden)
+        return click.option(f"{name}/--no-{name[2:]}", option.field, default=None, **shown)
     if option.name == "storage":
-        return click.option(
-            name, option.field, metavar="TEXT", multiple=True, callback=joined, help=text, hidden=is_hidden
-        )
-    return click.option(name, option.field, metavar="TEXT", help=text, hidden=is_hidden)
+        shown |= {"multiple": True, "callback": joined}
+    return click.option(name, option.field, metavar="TEXT", **shown)
 
 
 def _help(option: Option) -> str:

@@ -155,15 +155,12 @@ def _listed(file_system: FileSystem, selector: FileSelector) -> list[FileInfo]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:
-        if _is_unreachable(error) or file_system.get_file_info(selector.base_dir).type.name != "File":
+        # Where a storage does not answer, asking again would only wait as long again.
+        is_silent = any(sign in str(error) for sign in ("UNAVAILABLE", "NETWORK_CONNECTION", "Could not resolve"))
+        if is_silent or file_system.get_file_info(selector.base_dir).type.name != "File":
             raise
         return []
     return found
-
-
-def _is_unreachable(error: OSError) -> bool:
-    """Return whether a storage does not answer, so that asking again would only wait as long again."""
-    return any(sign in str(error) for sign in ("UNAVAILABLE", "NETWORK_CONNECTION", "Could not resolve"))
 
 
 def _entry(info: FileInfo) -> TreeEntry:
