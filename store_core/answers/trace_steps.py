@@ -115,14 +115,9 @@ def note_of(row: Mapping[str, Any], kind: StepKind, broker: BrokerState) -> str 
         due = due_of(row, kind, broker)
         where = f"for {row['real_topic']}, " if row.get("real_topic") else ""
         return f"{where}due {'at once' if due is None else iso_time(due)}{_delivered(row, kind, broker)}"
-    if kind is StepKind.HALF and row.get("check_times") is None:
+    if kind not in _WORDS or (kind is StepKind.HALF and row.get("check_times") is None):
         return None
-    words = _WORDS.get(kind)
-    return (
-        None
-        if words is None
-        else words.format_map(dict(row) | {"group": group_of(row), "attempt": (row["reconsume_times"] or 0) + 1})
-    )
+    return _WORDS[kind].format_map(dict(row) | {"group": group_of(row), "attempt": (row["reconsume_times"] or 0) + 1})
 
 
 _WORDS: Final = {
