@@ -20,14 +20,14 @@ from store_core.files.store_path import absolute_path_of, path_of
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.words import counted
 from store_core.snapshot.config import configured_batch_topics
-from store_core.snapshot.index import Index
+from store_core.snapshot.index import Index, LoadedIndex
 from store_core.snapshot.likely_release import LikelyRelease
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import LiveMoment, find_end
 from store_core.snapshot.store import store_at
 from store_core.store.rebuild.findings import FindingKind
 from store_core.store.rebuild.job import RebuildJob, rebuild_by
-from store_core.store.rebuild.plan import RebuildPlan
+from store_core.store.rebuild.plan import RebuildOptions, RebuildPlan, RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.report import RebuildReport, check_wanted, inference_notes
 from store_core.store.rebuild.segment_part import arrives_at
@@ -38,9 +38,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.format.release import Release
-    from store_core.snapshot.index import LoadedIndex
     from store_core.store.parts import Engine
-    from store_core.store.rebuild.plan import RebuildOptions, RebuildRules
 
 
 _MOST_LOOKS: Final = 6

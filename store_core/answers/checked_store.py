@@ -35,8 +35,8 @@ from store_core.snapshot.config import (
 from store_core.snapshot.timers import Timers
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.rebuild.findings import Finding, FindingKind, Tally
-from store_core.store.rebuild.lost_ranges import LostBytes
-from store_core.store.rebuild.queue_compare import NO_UNITS, StoredQueues, judge_queue
+from store_core.store.rebuild.lost_ranges import LostBytes, LostRange
+from store_core.store.rebuild.queue_compare import NO_UNITS, LogBounds, QueueJudgement, StoredQueues, judge_queue
 from store_core.store.rebuild.segment_scan import NO_STORE_TIME, WRONG_RECORD_CRC
 from store_core.store.store_layout import config_of
 
@@ -49,9 +49,7 @@ if TYPE_CHECKING:
     from store_core.format.release import Release
     from store_core.snapshot.index import LoadedIndex
     from store_core.snapshot.log import Log
-    from store_core.store.rebuild.lost_ranges import LostRange
     from store_core.store.rebuild.plan import RebuildOptions, RebuildPlan
-    from store_core.store.rebuild.queue_compare import LogBounds, QueueJudgement
     from store_core.store.rebuild.queue_files import QueueReport
     from store_core.store.rebuild.report import RebuildReport
 

@@ -26,7 +26,7 @@ from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import find_end
 from store_core.store.export.export_ledger import LEDGER, ExportEntry, ExportLedger
 from store_core.store.export.lake_files import LakeFile, PartitionWriters, SegmentTotals, totals_by_segment
-from store_core.store.parts import EachPart
+from store_core.store.parts import EachPart, Engine
 from store_core.store.read.follow.log_follower import NO_LIMITS, LogFollower
 from store_core.store.read.follow.log_segments import LogSegments, find_continuation
 from store_core.store.read.message_reader import read_range
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.segment_source import Segment
-    from store_core.store.parts import Engine
     from store_core.store.read.follow.log_position import LogPosition
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions

@@ -25,7 +25,7 @@ from store_core.format.columnar.checksums import body_crcs
 from store_core.format.words import counted
 from store_core.snapshot.log import Log
 from store_core.store.export.lake_files import SegmentTotals, totals_by_segment
-from store_core.store.parts import EachPart
+from store_core.store.parts import EachPart, Engine
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_values import OffsetBound, ReadMode
 from store_core.store.read.ranges import ReadRange
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.store.export.export_ledger import ExportEntry, ExportLedger
-    from store_core.store.parts import Engine
 
 
 READ: Final = ReadOptions(mode=ReadMode.PERMISSIVE, max_partition_bytes=PART_BYTES, use_consume_queues="never")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.format.columnar.java_hashes import positive_hashes
-from store_core.queue.index_format import IndexSlots
+from store_core.queue.index_format import IndexHeader, IndexSlots
 from store_core.store.memory import keep_freed_memory
 from store_core.store.parts import EachPart
 from store_core.store.rebuild.index_files import IndexDifference
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.queue.index_format import IndexHeader
     from store_core.snapshot.index import KeyFile
     from store_core.snapshot.log import Log
 

@@ -14,7 +14,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self
 
-from store_core.answers.checked_store import LogReach, wrong_values
+from store_core.answers.checked_store import CheckedStore, LogReach, wrong_values
 from store_core.answers.report import Report, ReportSchema, Verdict, command_words, fact, shared, table, text, truth
 from store_core.answers.store_check import Check, CheckReport, Compared
 from store_core.errors import InvalidOptionError, RepairRefusedError
@@ -37,8 +37,6 @@ from store_core.store.rebuild.index_files import KeptIndex
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Iterator, Mapping
-
-    from store_core.answers.checked_store import CheckedStore
 
 
 _BEHIND: Final = "behind the log"

@@ -29,7 +29,7 @@ from store_core.answers.producer_keys import (
 )
 from store_core.answers.report import Report, ReportColumn, ReportSchema, Verdict, fact, number, shared, table, text
 from store_core.format.words import agreeing, counted
-from store_core.store.parts import RunReader, RunSpill, SpilledRun, packed
+from store_core.store.parts import Engine, RunReader, RunSpill, SpilledRun, packed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from store_core.files.segment_source import Segment
     from store_core.format.properties import PropertyParser
     from store_core.snapshot.store import Store
-    from store_core.store.parts import Engine
     from store_core.store.read.ranges import ReadRange
 
 

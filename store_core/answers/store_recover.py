@@ -34,14 +34,13 @@ from store_core.files.url_path import UrlPath
 from store_core.format.columns import STRINGS_TYPE
 from store_core.format.release import DEFAULT_RELEASE, RELEASES, Release, release_hint
 from store_core.format.words import agreeing, counted
-from store_core.store.parts import EachPart
+from store_core.store.parts import EachPart, Engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from store_core.snapshot.store import Store
     from store_core.store.message_store_config import MessageStoreConfig
-    from store_core.store.parts import Engine
     from store_core.store.recovery.recovery_report import RecoveryReport
 
 

@@ -8,15 +8,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
 
-from store_core.answers.report import OfStore, Report, ReportSchema, Verdict, fact
+from store_core.answers.report import OfStore, Report, ReportSchema, ReportTable, Verdict, fact
 from store_core.format.columns import STORE
 from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from datetime import tzinfo
-
-    from store_core.answers.report import ReportTable
 
 
 # ---- sums

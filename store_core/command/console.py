@@ -18,13 +18,11 @@ from store_core.answers.shown_text import TerminalLine, clear_line, escape_text
 from store_core.command.main import LeanImports
 from store_core.errors import LEFT_OUT, StoreError
 from store_core.files.clock import Clock, SystemClock
-from store_core.store.parts import PartsDone, Step
+from store_core.store.parts import Engine, PartsDone, Step
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from datetime import tzinfo
-
-    from store_core.store.parts import Engine
 
 
 @dataclass(frozen=True, slots=True)

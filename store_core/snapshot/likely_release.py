@@ -20,7 +20,7 @@ import numpy as np
 
 from store_core.errors import StoreError
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.segment_source import open_segment
+from store_core.files.segment_source import Segment, open_segment
 from store_core.files.store_lock import ABORT_FILE
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.layout import BLANK_RECORD, MESSAGE_HEAD, MagicCode, field_position, unit_dtype
@@ -34,8 +34,6 @@ from store_core.snapshot.log import Log
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-    from store_core.files.segment_source import Segment
 
 
 _MOST_FILES: Final = 2

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from enum import Flag, auto
 from functools import cached_property
@@ -35,7 +35,6 @@ from store_core.snapshot.queues import Queues
 from store_core.snapshot.timers import Timers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     import pyarrow as pa

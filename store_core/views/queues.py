@@ -21,7 +21,7 @@ from store_core.format.times import table_time
 from store_core.snapshot.config import TOPICS, TopicConfig
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import DIRECTORIES, FileQueue, NamedQueue, Queues, UnitFile
-from store_core.snapshot.units import QueueKind, TopicFilter
+from store_core.snapshot.units import Queue, QueueBounds, QueueKind, QueueName, TopicFilter, Units
 from store_core.store.read.chunk_rows import tell_null_time
 from store_core.store.read.read_messages import hint_of, stored_topics
 from store_core.views.view import (
@@ -44,7 +44,6 @@ if TYPE_CHECKING:
 
     from store_core.files.segment_source import Segment
     from store_core.snapshot.store import Store
-    from store_core.snapshot.units import Queue, QueueBounds, QueueName, Units
     from store_core.store.read.read_options import ReadOptions
 
 
