@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 Value: TypeAlias = "int | float | str | bytes | bool | list[object] | dict[object, object] | None"
-"""A value of a row: times are ISO 8601 text, maps are dictionaries."""
+"""A value of a row: dates and times are ISO 8601 text, maps are dictionaries. A query may give others in lists."""
 
 _ROWS_AT_ONCE: Final = 256
 """Rows that are turned into Python values at once, so that the first of them are printed early."""
@@ -71,13 +71,17 @@ def _values(column: pa.Array) -> list[Value]:
     if pa.types.is_timestamp(kind):
         return _times(column)
     if pa.types.is_map(kind):
-        return [None if value is None else dict(value) for value in column.to_pylist()]
+        return [
+            None if value is None else {plain_cell(key): each for key, each in value} for value in column.to_pylist()
+        ]
+    if pa.types.is_date(kind) or pa.types.is_time(kind):  # Python has fewer
+        column = column.cast(pa.string())
     return list(column.to_pylist())
 
 
 def _times(column: pa.Array) -> list[Value]:
     """Return times as text; a store can hold times that Python's own ``datetime`` can't."""
-    micros = column.cast(pa.timestamp("us")).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+    micros = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     times = (micros // _MILLISECOND).astype("datetime64[ms]")
     texts = np.datetime_as_string(times, timezone="UTC").tolist()
     is_null = column.is_null().to_pylist()
@@ -267,7 +271,7 @@ class FieldsText:
     def _shown(self, value: Value) -> list[str]:
         """Return the lines of a value; each property has a line of its own."""
         if isinstance(value, dict) and value:
-            return [f"{escape_text(str(key))}={escape_text(str(each))}" for key, each in value.items()]
+            return [f"{escape_text(str(key))}={cell_of(each, self._style, most=None)}" for key, each in value.items()]
         fields = json_of(value) if isinstance(value, bytes) and self._style is BytesStyle.JSON else None
         if isinstance(fields, dict) and fields:
             texts: dict[object, object] = {
@@ -305,23 +309,25 @@ def _bold(text: str, is_coloured: bool) -> str:  # noqa: FBT001 -- what the term
     return f"{_BOLD}{text}{_PLAIN}" if is_coloured else text
 
 
-def cell_of(value: Value, style: BytesStyle, most: int | None = _MOST_OF_A_CELL) -> str:
+def cell_of(value: object, style: BytesStyle, most: int | None = _MOST_OF_A_CELL) -> str:
     """Return a value as text on one line, safe for a terminal.
 
     * `most`: Characters after which the text may be cut; None if it must be whole.
     """
     if isinstance(value, bytes):
-        value = text_of(value if most is None else _beginning(value, most), style)
-    if isinstance(value, dict):
-        value = [f"{key}={each}" for key, each in value.items()]
-    text = plain_cell(value)
+        value = value if most is None else _beginning(value, most)
+    text = plain_cell(value, style)
     return escape_text(text if most is None else text[:most])
 
 
-def plain_cell(value: Value) -> str:
-    """Return the text of a value that is neither bytes nor a dictionary; elements of a list are separated by blanks."""
+def plain_cell(value: object, style: BytesStyle = BytesStyle.AUTO) -> str:
+    """Return a value as text; elements of a list, and pairs of a dictionary, are separated by blanks."""
+    if isinstance(value, bytes):
+        return text_of(value, style)
+    if isinstance(value, dict):
+        return " ".join(f"{key}={plain_cell(each, style)}" for key, each in value.items())
     if isinstance(value, list):
-        return " ".join("" if each is None else str(each) for each in value)
+        return " ".join(plain_cell(each, style) for each in value)
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 

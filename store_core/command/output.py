@@ -10,6 +10,7 @@ import json
 import sys
 from contextlib import contextmanager
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import TYPE_CHECKING, BinaryIO, Final, Protocol
 
 import click
@@ -49,20 +50,30 @@ class JsonLinesText:
     def text(self, rows: Sequence[tuple[Value, ...]]) -> str:
         """Return the lines of rows."""
         named = (dict(zip(self._names, row, strict=True)) for row in rows)
-        lines = (json.dumps(each, ensure_ascii=False, default=self._bytes) for each in named)
-        return "".join(f"{escape_json(line)}\n" for line in lines)
+        return "".join(f"{escape_json(_json(each, self._style))}\n" for each in named)
 
-    def _bytes(self, value: object) -> object:
-        """Return what stands for bytes, the only values that JSON does not have."""
-        if not isinstance(value, bytes):
-            raise TypeError(f"JSON has no {type(value).__name__}")
-        if self._style in {BytesStyle.HEX, BytesStyle.BASE64}:
-            return text_of(value, self._style)
-        found = json_of(value) if self._style is BytesStyle.JSON else None
-        if found is not None:
-            return found
-        text = plain_text(value)
-        return {"base64": base64.b64encode(value).decode("ascii"), "length": len(value)} if text is None else text
+
+def _json(value: object, style: BytesStyle) -> str:
+    """Return a value as JSON; a number that is none, or infinite, is null."""
+    line = json.dumps(value, ensure_ascii=False, default=lambda each: _in_json(each, style))
+    if "NaN" in line or "Infinity" in line:
+        line = json.dumps(json.loads(line, parse_constant=lambda _: None), ensure_ascii=False)
+    return line
+
+
+def _in_json(value: object, style: BytesStyle) -> object:
+    """Return what stands for a value that JSON does not have: bytes, a decimal number, a time in a list."""
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else float(value)
+    if not isinstance(value, bytes):
+        return str(value)
+    if style in {BytesStyle.HEX, BytesStyle.BASE64}:
+        return text_of(value, style)
+    found = json_of(value) if style is BytesStyle.JSON else None
+    if found is not None:
+        return found
+    text = plain_text(value)
+    return {"base64": base64.b64encode(value).decode("ascii"), "length": len(value)} if text is None else text
 
 
 class CsvText:
@@ -83,11 +94,8 @@ class CsvText:
         return lines.getvalue()
 
     def _cell(self, value: Value) -> str:
-        if isinstance(value, bytes):
-            value = text_of(value, self._style)
-        if isinstance(value, str):
-            return "\n".join(escape_text(line) for line in value.split("\n"))
-        return escape_text(json.dumps(value, ensure_ascii=False) if isinstance(value, dict) else plain_cell(value))
+        text = _json(value, self._style) if isinstance(value, dict) else plain_cell(value, self._style)
+        return "\n".join(escape_text(line) for line in text.split("\n"))
 
 
 _BINARY: Final = frozenset({"arrow", "parquet"})

@@ -8,9 +8,9 @@ are decoded, and conditions on topic, queue, times, ids and positions narrow wha
 from __future__ import annotations
 
 import re
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final, NoReturn
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
@@ -23,7 +23,6 @@ from store_core.views.view_names import ALWAYS, VIEW_PLANS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
-    from types import ModuleType
 
     from store_core.files.store_path import StorePaths
 
@@ -34,6 +33,10 @@ _ROWS: Final = 16_384
 _SETTINGS: Final = {"autoinstall_known_extensions": "false", "python_enable_replacements": "false"}
 """Nothing is fetched from elsewhere, and no variable of the program is a table."""
 
+_WHOLE: Final = re.compile(r"U?HUGEINT|DECIMAL\(\d+,0\)")
+_TEXT_ONLY: Final = re.compile(r'\bINTERVAL\b|\bUNION\(|\bVARIANT\b|\bMAP\("NULL"')
+"""Types of DuckDB that are whole numbers in a wider form, and those that Parquet or Arrow itself does not take."""
+
 _COMPARED: Final = re.compile(r'\((\w+) (==|>=|>|<=|<) (?:"([^"\\]*)"|([-\d:.TZ ]+))\)')
 _LISTED: Final = re.compile(
     r"if_else\(is_valid\((\w+)\), is_in\(\1, \{value_set=\w+:\[((?:\s+(?:\"[%|$\w-]*\"|-?\d+),?)*)\s*\], "
@@ -41,7 +44,9 @@ _LISTED: Final = re.compile(
 )
 """How Arrow writes that a column has one of some values; it leaves out the middle of long lists and of long texts."""
 
-_MS: Final = 1000
+_MARKS: Final = re.compile(r'"(?:[^"\\]|\\.)*(?:"|$)|[(\[{)\]}]| and ', re.DOTALL)
+"""What says where a condition ends: quoted text as a whole, brackets, and the word between two conditions."""
+
 _POINTS: Final = {"msg_id": "msg_id", "physical_offset": "physical_offset", "uniq_msg_id": "unique_key"}
 """Column -> the option that finds its rows; the first one that is asked for is taken."""
 
@@ -86,9 +91,12 @@ def sql(query: str, path: StorePaths, **options: Any) -> pa.RecordBatchReader:  
 
 def rows_of(query: str, read: ViewReader, *, are_several: bool = False) -> pa.RecordBatchReader:
     """Return the rows of a query whose tables are read by a function, of one store or several; see `sql`."""
-    duckdb = _duckdb()
+    try:
+        import duckdb  # noqa: PLC0415 -- an extra
+    except ImportError as error:
+        raise UnsupportedStoreError("SQL without Spark needs DuckDB: pip install 'duckdb>=1.5'") from error
     tables = {name: ViewDataset(read, name, are_several=are_several) for name in (MESSAGES, *VIEW_PLANS)}
-    connection = duckdb.connect(config=_SETTINGS)
+    connection = duckdb.connect(config={**_SETTINGS})
     connection.execute("SET TimeZone = 'UTC'")
     for name, table in tables.items():
         connection.register(name, table)
@@ -96,18 +104,19 @@ def rows_of(query: str, read: ViewReader, *, are_several: bool = False) -> pa.Re
         found = connection.sql(query)
         if found is None:
             raise InvalidOptionError(f"expected a query that returns rows, found {query!r}")
-        reader = found.to_arrow_reader(_ROWS)
+        named = found.project("*")  # which numbers names that occur twice
+        columns = (_shown(*each) for each in zip(named.columns, map(str, named.types), strict=True))
+        reader = named.project(", ".join(columns)).to_arrow_reader(_ROWS)
     except duckdb.Error as error:
-        raise _failure(tables) or InvalidOptionError(f"the query: {error}") from error
-    schema = pa.schema(
-        [
-            pa.field(
-                field.name, pa.int64() if pa.types.is_decimal(field.type) and field.type.scale == 0 else field.type
-            )
-            for field in reader.schema
-        ]
-    )
-    return pa.RecordBatchReader.from_batches(schema, _batches(reader.cast(schema), tables, connection))
+        raise _failure(tables, error) from error
+    return pa.RecordBatchReader.from_batches(reader.schema, _batches(reader, tables, connection))
+
+
+def _shown(name: str, kind: str) -> str:
+    """Return a column of a query in SQL, as whole numbers or text if formats have nothing for its type."""
+    quoted = '"{}"'.format(name.replace('"', '""'))
+    cast = "BIGINT" if _WHOLE.fullmatch(kind) else "VARCHAR" if _TEXT_ONLY.search(kind) else None
+    return f"CAST({quoted} AS {cast}) AS {quoted}" if cast else quoted
 
 
 def _batches(reader: pa.RecordBatchReader, tables: dict[str, ViewDataset], _open: object) -> Iterator[pa.RecordBatch]:
@@ -115,22 +124,14 @@ def _batches(reader: pa.RecordBatchReader, tables: dict[str, ViewDataset], _open
     try:
         yield from reader
     except (OSError, pa.ArrowException) as error:
-        advice = ". Numbers have 64 bits: CAST larger ones AS DOUBLE" if isinstance(error, pa.ArrowInvalid) else ""
-        raise _failure(tables) or InvalidOptionError(f"the query: {error}{advice}") from error
+        raise _failure(tables, error) from error
 
 
-def _failure(tables: dict[str, ViewDataset]) -> BaseException | None:
-    """Return what reading a table raised."""
-    return next((table.failure for table in tables.values() if table.failure is not None), None)
-
-
-def _duckdb() -> ModuleType:
-    try:
-        import duckdb  # noqa: PLC0415 -- an extra
-    except ImportError as error:
-        raise UnsupportedStoreError("SQL without Spark needs DuckDB: pip install 'duckdb>=1.5'") from error
-    found: ModuleType = duckdb  # which is Any where it is not installed
-    return found
+def _failure(tables: dict[str, ViewDataset], error: Exception) -> BaseException:
+    """Return what reading a table raised, or else an engine's error in words."""
+    advice = ". Numbers have 64 bits: CAST larger ones AS DOUBLE" if "INT64" in str(error) else ""
+    told = InvalidOptionError(f"the query: {error}{advice}")
+    return next((table.failure for table in tables.values() if table.failure is not None), told)
 
 
 class ViewDataset(ds.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no types
@@ -239,24 +240,13 @@ def options_of(condition: str, view: str = "messages") -> dict[str, Any]:
 
 def _conjuncts(text: str) -> Iterator[str]:
     """Yield the conditions that all have to hold; quoted text has its quotes escaped."""
-    inner = text[1:-1]
-    depth, is_quoted, at = 0, False, 0
-    if text.startswith("(") and text.endswith(")"):
-        while at < len(inner):
-            letter = inner[at]
-            if is_quoted and letter == "\\":
-                at += 1
-            elif letter == '"':
-                is_quoted = not is_quoted
-            elif not is_quoted and letter in "([{":
-                depth += 1
-            elif not is_quoted and letter in ")]}":
-                depth -= 1
-            elif not is_quoted and depth == 0 and inner.startswith(" and ", at):
-                yield from _conjuncts(inner[:at])
-                yield from _conjuncts(inner[at + len(" and ") :])
-                return
-            at += 1
+    inner, depth = text[1:-1], 0
+    for found in _MARKS.finditer(inner) if text.startswith("(") and text.endswith(")") else ():
+        depth += (found[0] in "([{") - (found[0] in ")]}")
+        if found[0] == " and " and depth == 0:
+            yield from _conjuncts(inner[: found.start()])
+            yield from _conjuncts(inner[found.end() :])
+            return
     yield text
 
 
@@ -272,16 +262,11 @@ def _values(conditions: Sequence[tuple[str, str]]) -> list[str]:
 
 def _times(found: Mapping[str, Sequence[tuple[str, str]]]) -> dict[str, int]:
     """Return the range of store times, in whole milliseconds, that has all rows."""
-    begins, ends = [], []
     bounds = [(operator, int(text)) for operator, text in found.get("store_timestamp_ms", ()) if operator != "in"]
-    for operator, text in found.get("store_timestamp", ()):
-        if operator != "in":
-            bounds.append((operator, int(datetime.fromisoformat(text).timestamp() * _MS)))
-    for operator, ms in bounds:
-        if operator in (">", ">=", "=="):
-            begins.append(ms)
-        if operator in ("<", "<=", "=="):
-            ends.append(ms + 1)
+    times = [(operator, text) for operator, text in found.get("store_timestamp", ()) if operator != "in"]
+    bounds += [(operator, int(np.datetime64(text.rstrip("Z"), "ms").astype(np.int64))) for operator, text in times]
+    begins = [ms for operator, ms in bounds if operator in (">", ">=", "==")]
+    ends = [ms + 1 for operator, ms in bounds if operator in ("<", "<=", "==")]
     chosen = {"starting_timestamp": max(begins, default=None), "ending_timestamp": min(ends, default=None)}
     return {name: value for name, value in chosen.items() if value is not None}
 

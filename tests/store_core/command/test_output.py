@@ -12,6 +12,8 @@ import pty
 import subprocess
 import sys
 import tempfile
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -20,7 +22,7 @@ import pyarrow as pa
 import pytest
 
 from store_core.answers.shown_text import BytesStyle
-from store_core.answers.text_table import TextWriter, rows_of
+from store_core.answers.text_table import FieldsText, TableText, TextWriter, rows_of
 from store_core.command.console import Console, PartsProgress, say
 from store_core.command.exit_code import ExitCode
 from store_core.command.output import CsvText, JsonLinesText
@@ -205,6 +207,44 @@ def test_csv_escapes_what_changes_a_terminal_and_keeps_lines() -> None:
     text = CsvText(batch.schema).text([*rows_of(batch)])
 
     assert [["body", "tags"], ["a\nb\\t", "\\x1b[2J"]] == list(csv.reader(io.StringIO(text)))
+
+
+ODD: dict[str, tuple[pa.Array, object, str]] = {
+    "day": (pa.array([18262], pa.date32()), "2020-01-01", "2020-01-01"),
+    "forever": (
+        pa.array([2**31 - 1], pa.date32()),
+        "<value out of range: 2147483647>",
+        "<value out of range: 2147483647>",
+    ),
+    "clock": (pa.array([1], pa.time64("ns")), "00:00:00.000000001", "00:00:00.000000001"),
+    "nanoseconds": (pa.array([1_999_999], pa.timestamp("ns")), "1970-01-01T00:00:00.001Z", "1970-01-01T00:00:00.001Z"),
+    "price": (pa.array([Decimal("1.50")]), 1.5, "1.50"),
+    "numbers": (pa.array([[Decimal(2**60), Decimal(1)]]), [2**60, 1], f"{2**60} 1"),
+    "none": (pa.array([float("nan")]), None, "nan"),
+    "infinite": (pa.array([[float("-inf"), 1.0]]), [None, 1.0], "-inf 1.0"),
+    "days": (pa.array([[date(2020, 1, 1)]]), ["2020-01-01"], "2020-01-01"),
+    "bytes": (pa.array([[b"\xff", b"a"]]), [{"base64": "/w==", "length": 1}, "a"], "0xff a"),
+    "by_day": (
+        pa.array([[(date(2020, 1, 1), b"\xff")]], pa.map_(pa.date32(), pa.binary())),
+        {"2020-01-01": {"base64": "/w==", "length": 1}},
+        '{"2020-01-01": {"base64": "/w==", "length": 1}}',
+    ),
+}
+
+
+@pytest.mark.parametrize("name", ODD)
+def test_values_of_any_type_that_a_query_gives_are_text(name: str) -> None:
+    column, in_json, in_csv = ODD[name]
+    batch = pa.RecordBatch.from_arrays([column], ["NaN"])
+    rows = [*rows_of(batch)]
+
+    def refuse(word: str) -> None:
+        raise AssertionError(word)
+
+    assert {"NaN": in_json} == json.loads(JsonLinesText(batch.schema).text(rows), parse_constant=refuse)
+    assert [["NaN"], [in_csv]] == list(csv.reader(io.StringIO(CsvText(batch.schema).text(rows))))
+    for form in (TableText, FieldsText):
+        assert "b'" not in form(batch.schema).text(rows)
 
 
 MAIN = "import sys; from store_core.command.main import main; sys.exit(main())"

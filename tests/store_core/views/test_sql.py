@@ -107,6 +107,11 @@ def test_the_rows_are_those_of_the_same_query_over_all_rows(
             {"starting_timestamp": 1577872800123, "ending_timestamp": 1609459200001},
         ),
         (
+            "(store_timestamp == 1970-01-01 00:34:34.343000Z)",
+            {"starting_timestamp": 2074343, "ending_timestamp": 2074344},
+        ),
+        ("(store_timestamp < 12000-01-01 00:00:00.000000Z)", {"ending_timestamp": 316516204800001}),
+        (
             LISTED,
             {"topic": ["a", "b"]},
         ),
@@ -191,6 +196,18 @@ def test_views_and_messages_join(store: Path) -> None:
 
 def test_sums_are_whole_numbers(store: Path) -> None:
     assert pa.int64() == sql("SELECT sum(store_size) AS bytes FROM messages", store).schema.field("bytes").type
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("SELECT topic, 1 AS topic, 2 AS x FROM messages LIMIT 1", {"topic": "clicks", "topic_1": 1, "x": 2}),
+        ('SELECT INTERVAL 90 MINUTE AS "a""b", union_value(x := 1) AS c', {'a"b': "01:30:00", "c": "1"}),
+        ("SELECT map{} AS a, [1] AS b", {"a": "{}", "b": [1]}),
+    ],
+)
+def test_columns_have_names_and_types_for_all_formats(query: str, expected: dict[str, object], store: Path) -> None:
+    assert [expected] == sql(query, store).read_all().to_pylist()
 
 
 def test_a_reader_that_is_left_early_ends(store: Path) -> None:
