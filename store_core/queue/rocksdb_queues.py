@@ -60,11 +60,6 @@ def unit_key(topic: str, queue_id: int, queue_offset: int) -> bytes:
     return head.tobytes() + name + place.tobytes()
 
 
-def unit_key_size(topic: str) -> int:
-    """Return the bytes of the keys of a topic's units."""
-    return _NAME.itemsize + len(topic.encode("utf-8", "surrogateescape")) + _PLACE.itemsize
-
-
 def parse_bound_key(key: bytes) -> BoundKey | None:
     """Take the key of a bound apart; None if it is no such key.
 
@@ -232,7 +227,7 @@ class RocksdbQueues:
             return
         lower, upper = (unit_key(topic, queue_id, offset) for offset in (max(begin, 0), stop))
         for found in self._reader.entries(_UNITS, lower, upper, limit):
-            yield self._parsed(found, unit_key_size(topic))
+            yield self._parsed(found, len(lower))
 
     def _parsed(self, found: Entries, key_size: int) -> StoredUnits:
         is_sound = (found.key_sizes == key_size) & (found.value_sizes == ROCKSDB_UNIT_DTYPE.itemsize)
