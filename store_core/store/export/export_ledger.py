@@ -31,7 +31,6 @@ from store_core.store.export.lake_table import LakeTable, TableCommit, TableRows
 from store_core.store.read.follow.log_position import LogPosition
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
     from pathlib import Path
 
 
@@ -207,7 +206,8 @@ class ExportLedger:
                 self.file_system.rename(staged, path)
             elif self.file_system.status(path) is None:
                 raise _error(path, f"the file here, or {staged}", "neither")
-        self._sync(self.target / each.path for each in entry.files)
+        for directory in dict.fromkeys((self.target / each.path).parent for each in entry.files):
+            self.file_system.sync_directory(directory)
 
     def _commit_of(self, entry: ExportEntry) -> TableCommit:
         first, rows = next(iter(self.entries()), entry), []
@@ -228,10 +228,6 @@ class ExportLedger:
     def _remove_staged(self) -> None:
         for name in self.file_system.names(self.staged):
             self.file_system.remove(self.staged / name)
-
-    def _sync(self, paths: Iterable[Path]) -> None:
-        for directory in dict.fromkeys(path.parent for path in paths):
-            self.file_system.sync_directory(directory)
 
     def _read(self, path: Path) -> str:
         file = self.file_system.open(path, writable=False)
