@@ -196,7 +196,7 @@ class LocalEngine(Engine):
         """Run a job in two steps, and return its result."""
         made = self._counted(Step.RUN, partial(_run_part, job), job.plan())
         pieces = sorted((piece for some in made for piece in some), key=lambda piece: piece[0])
-        groups = [list(group) for _, group in groupby(pieces, key=_group_of)]
+        groups = [list(group) for _, group in groupby(pieces, key=lambda piece: piece[0][0])]
         gathered = self._counted(Step.GATHER, partial(_gather, job), groups)
         return job.merge(each for some in gathered for each in some)
 
@@ -205,11 +205,6 @@ class LocalEngine(Engine):
             if self._on_progress is not None:
                 self._on_progress(PartsDone(step, done, len(parts)))
             yield made
-
-
-def _group_of(piece: tuple[Key, Piece]) -> int:
-    number: int = piece[0][0]
-    return number
 
 
 def _run_part(job: GroupedJob[Part, Key, Piece, Partial, Result], part: Part) -> list[tuple[Key, Piece]]:
