@@ -165,7 +165,8 @@ class IndexService:
         file.remove()
         begin, end = self.deleted or (file.header.begin_physical_offset, 0)
         self.deleted = begin, max(end, file.end_physical_offset)
-        ends = f"it ends at {iso_time(file.end_timestamp)}, {_later_than(newest or 0)}"
+        later = f"later than the checkpoint's {iso_time(newest)}" if newest else "and the checkpoint has no time"
+        ends = f"it ends at {iso_time(file.end_timestamp)}, {later}"
         why = "its first entries were being written" if file.is_half_new else ends
         notes.append(f"{path} is not used, and has to be rebuilt: the last exit was abnormal, and {why}")
 
@@ -425,8 +426,3 @@ def next_index_file_name(name: str) -> str:
         return _name(datetime.strptime(f"{name}000", "%Y%m%d%H%M%S%f") + _MILLISECOND)  # noqa: DTZ007 -- local, as names are
     except (ValueError, OverflowError):
         return f"{int(name) + 1:017d}"
-
-
-def _later_than(checkpoint: int) -> str:
-    """Return what an index file is later than: the checkpoint's time, ms, if it has one."""
-    return f"later than the checkpoint's {iso_time(checkpoint)}" if checkpoint else "and the checkpoint has no time"
