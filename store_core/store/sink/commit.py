@@ -441,13 +441,13 @@ class SinkCommit:
         self._delete_staged()
         sink, cleaned = SinkDirectory(self.root, self.file_system, self.staging), []
         with suppress(StoreLockedError), StoreLock(self.root, self.file_system):
-            for leftover in sink.leftovers(self.job, self.is_alive or partial(is_alive, self.clock)):
+            for path, leftover in sink.leftovers(self.job, self.is_alive or partial(is_alive, self.clock)):
                 try:
-                    sink.remove(leftover.path)
+                    sink.remove(path)
                 except OSError as error:
                     _LOG.warning("%s can't be deleted: %s", leftover, error)
                     continue
-                cleaned.append(str(leftover))
+                cleaned.append(leftover)
             beside = stores_beside(self.root, self.file_system)
             for path in beside:
                 new = path.with_name(path.name.removesuffix(OLD))

@@ -9,7 +9,6 @@ import logging
 import os
 import re
 import shutil
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -36,19 +35,6 @@ _REMOVED: Final = ".removed"
 _JOB: Final = re.compile(r"job-[0-9a-f]{32}(\.removed)?")
 _OWNER: Final = "owner.json"
 _LONGEST_OWNER: Final = 4096
-
-
-@dataclass(frozen=True, slots=True)
-class Leftover:
-    """A directory that a dead job left."""
-
-    path: Path
-    files: int
-    size: int  # bytes of all files
-    owner: str  # the job's own description of its owner
-
-    def __str__(self) -> str:
-        return f"{self.path}: {self.files} files of {self.size} bytes of a job that is gone ({self.owner or 'unknown'})"
 
 
 class SinkDirectory:
@@ -97,8 +83,8 @@ class SinkDirectory:
             )
         return directory
 
-    def leftovers(self, own_job: str, is_alive: Callable[[str], bool]) -> Iterator[Leftover]:
-        """Yield what dead jobs left; the caller holds the store's lock.
+    def leftovers(self, own_job: str, is_alive: Callable[[str], bool]) -> Iterator[tuple[Path, str]]:
+        """Yield directories that dead jobs left, each with a description; the caller holds the store's lock.
 
         * `is_alive`: Called with a job's note about its owner; returns whether the job may still be running.
         """
@@ -117,10 +103,11 @@ class SinkDirectory:
         content = read_file(directory / _OWNER, _LONGEST_OWNER, self._file_system)
         return "" if content is None else content.decode("utf-8", "replace")
 
-    def _leftover(self, path: Path, owner: str) -> Leftover:
+    def _leftover(self, path: Path, owner: str) -> tuple[Path, str]:
         found = [self._file_system.status(path / name) for name in self._file_system.names(path)]
         sizes = [status.size for status in found if status is not None and not status.is_directory]
-        return Leftover(path, len(sizes), sum(sizes), owner)
+        found_there = f"{len(sizes)} files of {sum(sizes)} bytes"
+        return path, f"{path}: {found_there} of a job that is gone ({owner or 'unknown'})"
 
     def keep_refused(self, job: str, lists: Sequence[Path]) -> None:
         """Merge and keep the lists of rows that a job left out; errors are only logged, since the append is done."""
