@@ -296,13 +296,6 @@ class IndexService:
         if failure is not None:
             raise failure
 
-    def destroy(self) -> None:
-        """Delete all files."""
-        for file in self.files:
-            file.remove()
-            with self._lock:
-                self._files.remove(file)
-
     # ---- keys
 
     def build_index(self, request: DispatchRequest) -> None:

@@ -282,14 +282,6 @@ def test_leading_files_behind_the_logs_begin_are_deleted_but_never_the_last(tmp_
     assert [700, 600] == _found(index)
 
 
-def test_destroying_deletes_all_files(tmp_path: Path) -> None:
-    index = index_service(tmp_path, rules(10, 3))
-    _fill(index, 8)
-    index.destroy()
-
-    assert ([], ()) == (contents(index), index.files)
-
-
 @pytest.mark.parametrize(("release", "count"), [("4.3", 0), ("4.9", 0), ("5.3", 1)])
 def test_a_file_with_nothing_in_it_is_closed_with_the_count_of_its_release(
     release: str, count: int, tmp_path: Path
