@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import MISSING, dataclass
-from operator import itemgetter
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
@@ -121,7 +120,7 @@ class DiffJob:
             for side, later in each.ahead.items():
                 ahead[side] = ahead[side].plus(later) if side in ahead else later
         counts: Counter[tuple[str, str]] = sum((each.counts for each in found), Counter())
-        ranges = sorted((row for each in found for row in _range_rows(each)), key=itemgetter(0))
+        ranges = sorted((row for each in found for row in _range_rows(each)), key=lambda row: row[0])
         facts = DiffFacts(
             by=DiffBy.BYTES.value,
             begin=self.pair.begin,

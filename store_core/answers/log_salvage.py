@@ -7,7 +7,6 @@ import shutil
 from collections import Counter
 from dataclasses import dataclass
 from itertools import pairwise
-from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -172,7 +171,7 @@ def _with_holes(tiles: list[Tile]) -> list[Tile]:
     holes = [
         Tile(before.end, after.begin, TileKind.MISSING) for before, after in pairwise(tiles) if before.end < after.begin
     ]
-    return sorted([*tiles, *holes], key=itemgetter(0))
+    return sorted([*tiles, *holes], key=lambda tile: tile.begin)
 
 
 @dataclass(frozen=True, slots=True)
