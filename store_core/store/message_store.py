@@ -312,7 +312,7 @@ class DefaultMessageStore(StoreReading):
     # ---- putting
 
     def put_message(self, message: Message) -> PutMessageResult:
-        """Check a message, then put it as `CommitLog.put_message` does."""
+        """Check a message, then put it as `CommitLog.put` does."""
         return self.commit_log.wait(self._puts.put(message))
 
     def async_put_message(self, message: Message) -> Future[PutMessageResult]:
@@ -320,7 +320,7 @@ class DefaultMessageStore(StoreReading):
         return as_future(self._puts.put(message))
 
     def put_messages(self, messages: Sequence[Message] | Message) -> PutMessageResult:
-        """Check a batch, then put it as `CommitLog.put_messages` does: all messages or none.
+        """Check a batch, then put it as `CommitLog.put_batch` does: all messages or none.
 
         Parameters
         ----------

@@ -268,7 +268,9 @@ def _put(log: Log, count: int) -> Callable[[], int]:
 
     def puts() -> int:
         for number in range(count):
-            if not log.put_message(made[number % len(made)]).is_ok:
+            message = made[number % len(made)]
+            put = log.wait(log.put(message)) if isinstance(log, CommitLog) else log.put_message(message)
+            if not put.is_ok:
                 raise RuntimeError("a put was refused")
         return count
 

@@ -312,30 +312,17 @@ class CommitLog:
 
     # ---- putting
 
-    def put_message(self, message: Message) -> PutMessageResult:
-        """Put a message, and wait until it is as safe as the configuration requires.
+    def put(self, message: Message) -> PutMessageResult | Future[PutMessageResult]:
+        """Put a message; return a plain result, not a future, if there is nothing to `wait` for.
 
         Steps: 1. note the time, choose the version, compute the body's checksum, encode; 2. take the lock, and note the
         time again: this one is stored; 3. take the queue's next index; 4. append, in a new file if the last is full or
-        has no room; 5. advance the index, and release the lock; 6. request flush and replication, at the same time;
-        7. wait for both.
+        has no room; 5. advance the index, and release the lock; 6. request flush and replication, at the same time. The
+        future is done when both are.
 
-        After a crash of the machine the log holds, in order, every message whose put returned PUT_OK with synchronous
+        After a crash of the machine the log holds, in order, every message whose put ended with PUT_OK and synchronous
         flush, and possibly one torn record after them, which recovery cuts off. A put that is refused leaves no trace.
         """
-        return self.wait(self.put(message))
-
-    def put_messages(self, batch: Message) -> PutMessageResult:
-        """Put the messages of a batch as separate records, all of them or none, and all in one file.
-
-        * `batch`: Its body holds the messages; see `store_core.format.record.decode.client_batch`.
-
-        Returns: ``msg_id`` has one id per message, joined by commas.
-        """
-        return self.wait(self.put_batch(batch))
-
-    def put(self, message: Message) -> PutMessageResult | Future[PutMessageResult]:
-        """Do steps 1 to 6 of `put_message`; return a plain result, not a future, if there is nothing to wait for."""
         now = self._clock.now_ms()
         delayed = self.preparation.delayed(message)
         if isinstance(delayed, Refusal):
@@ -349,7 +336,12 @@ class CommitLog:
         return self._settled(self._appender.append(pending), copies, waits=waits)
 
     def put_batch(self, batch: Message) -> PutMessageResult | Future[PutMessageResult]:
-        """Do the same as `put` for a batch."""
+        """Put the messages of a batch as separate records, all of them or none, and all in one file, as `put`.
+
+        * `batch`: Its body holds the messages; see `store_core.format.record.decode.client_batch`.
+
+        Returns: ``msg_id`` has one id per message, joined by commas.
+        """
         now = self._clock.now_ms()
         pending = self.preparation.batch(batch, now)
         if isinstance(pending, Refusal):

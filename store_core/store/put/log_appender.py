@@ -134,7 +134,7 @@ class LogAppender:
         self._lock = Lock()
 
     def append(self, pending: Pending) -> PutMessageResult:
-        """Append a message or a batch (steps 2 to 5 of `CommitLog.put_message`), and count it."""
+        """Append a message or a batch (steps 2 to 5 of `CommitLog.put`), and count it."""
         with self._lock:
             begin = self.begin_time_in_lock = self._clock.now_ms()
             try:

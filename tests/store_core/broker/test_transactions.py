@@ -37,7 +37,7 @@ class Writer:
 
     def put(self, topic: str, body: bytes = b"body", **more: Any) -> int:  # noqa: ANN401 -- fields of Message
         """Put a record, and return its physical offset."""
-        result = self._log.log.put_message(message(body, topic=topic, **more)).append_message_result
+        result = self._log.put_message(message(body, topic=topic, **more)).append_message_result
         assert result is not None
         return result.wrote_offset
 

@@ -84,6 +84,14 @@ class Log:
         files = [(file.path.name, file.wrote_position) for file in queue.mapped_files]
         return files, queue.max_offset, table.as_mapping(), table.lmq_queues(), self.log.stats.put_message_times_total
 
+    def put_message(self, given: Message) -> PutMessageResult:
+        """Put a message, and wait for what is due."""
+        return self.log.wait(self.log.put(given))
+
+    def put_messages(self, batch: Message) -> PutMessageResult:
+        """Put a batch, and wait for what is due."""
+        return self.log.wait(self.log.put_batch(batch))
+
     def put_later(self, given: Message) -> Future[PutMessageResult]:
         """Put a message, and return at once."""
         return as_future(self.log.put(given))

@@ -77,7 +77,7 @@ class Store:
         return self.log.mapped_file_queue.mapped_files
 
     def put(self) -> PutMessageStatus:
-        return self.log.put_message(message(bytes(900))).status
+        return self.log.wait(self.log.put(message(bytes(900)))).status
 
     def hours_later(self, hours: float) -> int:
         """Advance the clock, run once, and return the number of files that are left."""

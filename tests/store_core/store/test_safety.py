@@ -145,14 +145,14 @@ def test_asynchronous_put_wakes_the_flush_service_in_4x_or_if_told_to(
     tmp_path: Path, settings: dict[str, Any], is_woken: bool
 ) -> None:
     log = Log(tmp_path, settings)
-    log.log.put_message(message())
+    log.put_message(message())
 
     assert is_woken is log.log.flusher.flush_service._notified.is_set()
 
 
 def test_put_into_a_write_buffer_wakes_the_commit_service(tmp_path: Path) -> None:
     log = Log(tmp_path, {"transient_store_pool_enable": True})
-    log.log.put_message(message())
+    log.put_message(message())
 
     assert log.log.flusher.commit_service._notified.is_set()
     assert not log.log.flusher.flush_service._notified.is_set()
@@ -213,7 +213,7 @@ def test_put_of_5x_asks_no_replica(tmp_path: Path, settings: dict[str, Any], sen
     replicas = StubReplicas(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
     log = replicated(tmp_path, replicas, **settings)
 
-    assert OK is log.log.put_message(message(**sent)).status
+    assert OK is log.put_message(message(**sent)).status
     assert [] == replicas.asked
 
 
@@ -221,7 +221,7 @@ def test_synchronous_master_of_5x_waits_for_its_copies(tmp_path: Path) -> None:
     replicas = StubReplicas()
     log = replicated(tmp_path, replicas, in_sync_replicas=2)
 
-    assert OK is log.log.put_message(message()).status
+    assert OK is log.put_message(message()).status
     assert [(log.log.max_offset, 2, 3000)] == replicas.asked
 
 
@@ -230,7 +230,7 @@ def test_synchronous_master_of_4x_waits_for_one_slave(tmp_path: Path, release: s
     replicas = StubReplicas()
     log = replicated(tmp_path, replicas, release=release)
 
-    assert OK is log.log.put_message(message()).status
+    assert OK is log.put_message(message()).status
     assert [(log.log.max_offset, 2, timeout)] == replicas.asked
 
 
@@ -239,7 +239,7 @@ def test_slave_that_is_not_there_is_its_own_status_in_4x(tmp_path: Path, release
     replicas = StubReplicas()
     replicas.slave_ok = False
     log = replicated(tmp_path, replicas, release=release)
-    result = log.log.put_message(message())
+    result = log.put_message(message())
 
     assert (PutMessageStatus.SLAVE_NOT_AVAILABLE, True) == (result.status, result.is_ok)
     assert 1 == len(log.messages)
@@ -254,7 +254,7 @@ def test_slave_that_is_not_there_is_its_own_status_in_4x(tmp_path: Path, release
     ],
 )
 def test_master_that_stands_alone(tmp_path: Path, settings: dict[str, Any], expected: PutMessageStatus) -> None:
-    assert expected is Log(tmp_path, MASTER | settings).log.put_message(message()).status
+    assert expected is Log(tmp_path, MASTER | settings).put_message(message()).status
 
 
 @pytest.mark.parametrize(
@@ -289,7 +289,7 @@ def test_too_few_replicas_refuse_a_put_beforehand(
 ) -> None:
     stub = StubReplicas(**replicas)
     log = replicated(tmp_path, stub, BrokerConfig(**broker), **settings)
-    single, batch = log.log.put_message(message()), log.log.put_messages(client_batch([message()]))
+    single, batch = log.put_message(message()), log.put_messages(client_batch([message()]))
 
     if acknowledgements is None:
         assert [PutMessageStatus.IN_SYNC_REPLICAS_NOT_ENOUGH] * 2 == [single.status, batch.status]
@@ -345,7 +345,7 @@ def test_answer_that_never_comes_is_given_up() -> None:
 def test_services_bring_everything_to_disk(tmp_path: Path) -> None:
     log = Log(tmp_path, SYNC, real_clock=SystemClock())
     log.log.start()
-    results = [log.log.put_message(message(b"x" * 2000)) for _ in range(5)]
+    results = [log.put_message(message(b"x" * 2000)) for _ in range(5)]
     assert log.log.shutdown()
 
     assert {OK} == {result.status for result in results}

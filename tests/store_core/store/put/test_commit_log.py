@@ -42,8 +42,8 @@ def appended(result: PutMessageResult) -> AppendMessageResult:
 
 
 def test_result_tells_where_the_message_is(log: Log) -> None:
-    log.log.put_message(message())
-    result = log.log.put_message(message(b"other", queue_id=3))
+    log.put_message(message())
+    result = log.put_message(message(b"other", queue_id=3))
 
     assert (PutMessageStatus.PUT_OK, True) == (result.status, result.is_ok)
     assert appended(result) == AppendMessageResult(
@@ -58,7 +58,7 @@ def test_result_tells_where_the_message_is(log: Log) -> None:
 
 def test_record_in_the_second_file_has_absolute_offset_and_queue_index(log: Log) -> None:
     for body in (b"x" * 3000, b"y" * 3000):
-        log.log.put_message(message(body))
+        log.put_message(message(body))
 
     second = log.messages[1]
     assert (FILE_SIZE, 1) == (second.physical_offset, second.queue_offset)
@@ -72,7 +72,7 @@ def test_store_time_is_that_inside_the_lock_and_born_time_that_of_the_call(log: 
         times = iter([clock.wall_ms, clock.wall_ms + 7, clock.wall_ms + 9])
 
     clock.now_ms = lambda: next(Ticking.times)  # type: ignore[method-assign]  # three readings of the clock
-    result = log.log.put_message(message())
+    result = log.put_message(message())
 
     stored = log.messages[0]
     assert (clock.wall_ms, clock.wall_ms + 7) == (stored.born_timestamp, stored.store_timestamp)
@@ -80,33 +80,33 @@ def test_store_time_is_that_inside_the_lock_and_born_time_that_of_the_call(log: 
 
 
 def test_clock_that_steps_back_is_stored_as_it_is(log: Log) -> None:
-    log.log.put_message(message())
+    log.put_message(message())
     log.clock.wall_ms -= 60_000
-    log.log.put_message(message())
+    log.put_message(message())
 
     first, second = log.messages
     assert 60_000 == first.store_timestamp - second.store_timestamp
 
 
 def test_file_store_time_is_that_of_its_last_record(log: Log) -> None:
-    log.log.put_message(message())
+    log.put_message(message())
     log.clock.wall_ms += 5
-    log.log.put_message(message())
+    log.put_message(message())
 
     assert log.clock.wall_ms == log.log.mapped_file_queue.mapped_files[0].store_timestamp
 
 
 def test_indexes_count_by_topic_and_queue(log: Log) -> None:
     for topic, queue_id in [("a", 0), ("a", 1), ("a", 0), ("b", 0), ("a", 0)]:
-        log.log.put_message(message(topic=topic, queue_id=queue_id))
+        log.put_message(message(topic=topic, queue_id=queue_id))
 
     assert [0, 0, 1, 0, 2] == [stored.queue_offset for stored in log.messages]
 
 
 @pytest.mark.parametrize(("sys_flag", "next_offset"), [(0, 2), (4, 1), (8, 2), (12, 1)])
 def test_prepared_and_rolled_back_messages_take_no_index(log: Log, sys_flag: int, next_offset: int) -> None:
-    log.log.put_message(message())
-    result = log.log.put_message(message(sys_flag=sys_flag))
+    log.put_message(message())
+    result = log.put_message(message(sys_flag=sys_flag))
 
     assert (1 if next_offset == 2 else 0) == log.messages[1].queue_offset == appended(result).logics_offset
     assert next_offset == log.log.queue_offsets.next_offset("orders", 0)
@@ -115,8 +115,8 @@ def test_prepared_and_rolled_back_messages_take_no_index(log: Log, sys_flag: int
 @pytest.mark.parametrize("left", range(17))
 def test_file_is_closed_when_a_blank_record_would_not_fit_behind(log: Log, left: int) -> None:
     record = HEAD + 100
-    log.log.put_message(message(b"f" * (FILE_SIZE - record - left - HEAD)))
-    result = log.log.put_message(message(b"x" * 100))
+    log.put_message(message(b"f" * (FILE_SIZE - record - left - HEAD)))
+    result = log.put_message(message(b"x" * 100))
 
     fits = left >= 8
     first = log.files[f"{0:020d}"]
@@ -133,9 +133,9 @@ def test_file_is_closed_when_a_blank_record_would_not_fit_behind(log: Log, left:
 
 
 def test_full_file_is_followed_by_a_new_one(log: Log) -> None:
-    log.log.put_message(message())
+    log.put_message(message())
     log.log.mapped_file_queue.mapped_files[0].set_position(FILE_SIZE)
-    result = log.log.put_message(message())
+    result = log.put_message(message())
 
     assert FILE_SIZE == appended(result).wrote_offset
 
@@ -144,8 +144,8 @@ def test_full_file_is_followed_by_a_new_one(log: Log) -> None:
 
 
 def test_batch_becomes_records_with_consecutive_indexes(log: Log) -> None:
-    log.log.put_message(message())
-    result = log.log.put_messages(client_batch([message(b"1", tags="x"), message(b"22"), message(b"333", flag=9)]))
+    log.put_message(message())
+    result = log.put_messages(client_batch([message(b"1", tags="x"), message(b"22"), message(b"333", flag=9)]))
 
     stored = log.messages[1:]
     assert [1, 2, 3] == [each.queue_offset for each in stored]
@@ -157,8 +157,8 @@ def test_batch_becomes_records_with_consecutive_indexes(log: Log) -> None:
 
 
 def test_batch_that_does_not_fit_goes_to_the_next_file_as_a_whole(log: Log) -> None:
-    log.log.put_message(message(b"f" * 3000))
-    result = log.log.put_messages(client_batch([message(b"x" * 500) for _ in range(2)]))
+    log.put_message(message(b"f" * 3000))
+    result = log.put_messages(client_batch([message(b"x" * 500) for _ in range(2)]))
 
     assert FILE_SIZE == appended(result).wrote_offset
     assert [0, FILE_SIZE, FILE_SIZE + HEAD + 500] == [stored.physical_offset for stored in log.messages]
@@ -168,7 +168,7 @@ def test_members_keep_the_time_from_before_the_lock_up_to_4_9_0(tmp_path: Path) 
     log = Log(tmp_path, {"release": "4.3"})
     times = iter([1000, 1007, 1007])
     log.clock.now_ms = lambda: next(times)  # type: ignore[method-assign]  # three readings of the clock
-    result = log.log.put_messages(client_batch([message()]))
+    result = log.put_messages(client_batch([message()]))
 
     assert (1000, 1007) == (log.messages[0].store_timestamp, appended(result).store_timestamp)
 
@@ -191,9 +191,9 @@ ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 )
 def test_illegal_message_leaves_no_trace(tmp_path: Path, refused: Message, status: PutMessageStatus) -> None:
     log = Log(tmp_path, {"max_message_size": 1999})
-    log.log.put_message(message())
+    log.put_message(message())
     before, files = log.positions, log.files
-    result = log.log.put_message(refused)
+    result = log.put_message(refused)
 
     assert (status, False, None) == (result.status, result.is_ok, result.append_message_result)
     assert (before, files) == (log.positions, log.files)
@@ -202,8 +202,8 @@ def test_illegal_message_leaves_no_trace(tmp_path: Path, refused: Message, statu
 def test_message_larger_than_a_file_is_refused_before_it_burns_two(log: Log) -> None:
     fits = message(b"x" * (FILE_SIZE - HEAD - 8))
 
-    assert log.log.put_message(fits).is_ok
-    assert ILLEGAL is log.log.put_message(message(b"x" * (FILE_SIZE - HEAD - 7))).status
+    assert log.put_message(fits).is_ok
+    assert ILLEGAL is log.put_message(message(b"x" * (FILE_SIZE - HEAD - 7))).status
     assert [f"{0:020d}"] == list(log.files)
 
 
@@ -223,9 +223,9 @@ def test_message_larger_than_a_file_is_refused_before_it_burns_two(log: Log) -> 
 )
 def test_illegal_batch_leaves_no_trace(tmp_path: Path, release: str, refused: Message) -> None:
     log = Log(tmp_path, {"max_message_size": 1999, "release": release})
-    log.log.put_message(message())
+    log.put_message(message())
     before, files = log.positions, log.files
-    result = log.log.put_messages(refused)
+    result = log.put_messages(refused)
 
     assert (ILLEGAL, None) == (result.status, result.append_message_result)
     assert (before, files) == (log.positions, log.files)
@@ -242,17 +242,17 @@ def test_release_4_3_refuses_with_an_append_result(
     tmp_path: Path, refused: Message, append_status: AppendMessageStatus
 ) -> None:
     log = Log(tmp_path, {"max_message_size": 1999, "release": "4.3"})
-    result = log.log.put_message(refused)
+    result = log.put_message(refused)
 
     assert (ILLEGAL, AppendMessageResult(append_status)) == (result.status, result.append_message_result)
 
 
 def test_host_that_is_none_raises_and_leaves_no_trace(log: Log) -> None:
-    log.log.put_message(message())
+    log.put_message(message())
     before = log.positions
 
     with pytest.raises(InvalidOptionError, match="a host needs an IP address"):
-        log.log.put_message(message(born_host=("example.org", 1)))
+        log.put_message(message(born_host=("example.org", 1)))
     assert before == log.positions
 
 
@@ -261,44 +261,44 @@ def test_host_that_is_none_raises_and_leaves_no_trace(log: Log) -> None:
 
 def test_file_that_can_not_be_made_is_its_own_status(log: Log) -> None:
     log.disk.fail("open", errno.EACCES)
-    result = log.log.put_message(message())
+    result = log.put_message(message())
 
     assert (PutMessageStatus.CREATE_MAPPED_FILE_FAILED, None) == (result.status, result.append_message_result)
-    assert log.log.put_message(message()).is_ok
+    assert log.put_message(message()).is_ok
     assert 1 == log.log.queue_offsets.next_offset("orders", 0)
 
 
 def test_second_file_that_can_not_be_made_leaves_the_first_closed(log: Log) -> None:
-    log.log.put_message(message(b"x" * 3000))
+    log.put_message(message(b"x" * 3000))
     log.disk.fail("open", errno.ENOSPC)
-    result = log.log.put_message(message(b"y" * 3000))
+    result = log.put_message(message(b"y" * 3000))
 
     assert PutMessageStatus.CREATE_MAPPED_FILE_FAILED is result.status
     assert (AppendMessageStatus.END_OF_FILE, False) == (appended(result).status, result.is_ok)
     assert FILE_SIZE - 3000 - HEAD == appended(result).wrote_bytes
     assert 1 == log.log.queue_offsets.next_offset("orders", 0)
-    assert FILE_SIZE == appended(log.log.put_message(message(b"y" * 3000))).wrote_offset
+    assert FILE_SIZE == appended(log.put_message(message(b"y" * 3000))).wrote_offset
 
 
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO])
 def test_write_that_fails_leaves_positions_and_table(log: Log, code: int) -> None:
-    log.log.put_message(message())
+    log.put_message(message())
     before = log.positions
     log.disk.fail("write", code)
-    result = log.log.put_message(message(b"lost"))
+    result = log.put_message(message(b"lost"))
 
     assert (PutMessageStatus.UNKNOWN_ERROR, False) == (result.status, result.is_ok)
     assert AppendMessageStatus.UNKNOWN_ERROR is appended(result).status
     assert before == log.positions
-    log.log.put_message(message(b"next"))
+    log.put_message(message(b"next"))
     assert [b"body", b"next"] == [stored.body for stored in log.messages]
 
 
 def test_full_disk_refuses_until_there_is_room(log: Log) -> None:
     log.disk.free_blocks = 1
-    results = [log.log.put_message(message(b"x" * 3000)) for _ in range(3)]
+    results = [log.put_message(message(b"x" * 3000)) for _ in range(3)]
     log.disk.heal()
-    results.append(log.log.put_message(message(b"last")))
+    results.append(log.put_message(message(b"last")))
 
     assert [True, False, False, True] == [result.is_ok for result in results]
     assert [b"x" * 3000, b"last"] == [stored.body for stored in log.messages]
@@ -314,7 +314,7 @@ def test_order_of_indexes_is_the_order_of_the_log(tmp_path: Path) -> None:
     def work(name: int) -> None:
         barrier.wait()
         for number in range(50):
-            log.log.put_message(message(b"%d-%d" % (name, number)))
+            log.put_message(message(b"%d-%d" % (name, number)))
 
     threads = [threading.Thread(target=work, args=(name,)) for name in range(4)]
     for thread in threads:
@@ -364,7 +364,7 @@ def test_index_record_and_next_index_are_taken_in_one_turn_of_the_lock(log: Log,
     if many:
         log.log.append_batch(pa.table({"topic": ["orders"], "body": [b"x"]}))
     else:
-        log.log.put_message(message())
+        log.put_message(message())
 
     assert {name for name, _ in seen} > {"write"}
     assert all(is_held for _, is_held in seen)
@@ -376,7 +376,7 @@ def test_append_of_over_half_a_second_is_logged(
     log: Log, caplog: pytest.LogCaptureFixture, seconds: float, is_told: bool
 ) -> None:
     log.disk.before["grow"] = lambda: log.clock.advance(seconds)
-    log.log.put_message(message())
+    log.put_message(message())
 
     assert is_told is ("held the lock for" in caplog.text)
 
@@ -385,9 +385,9 @@ def test_append_of_over_half_a_second_is_logged(
 
 
 def test_puts_are_counted_by_topic(log: Log) -> None:
-    log.log.put_message(message())
-    log.log.put_messages(client_batch([message(topic="b"), message(topic="b")]))
-    log.log.put_message(message(b"x" * FILE_SIZE))
+    log.put_message(message())
+    log.put_messages(client_batch([message(topic="b"), message(topic="b")]))
+    log.put_message(message(b"x" * FILE_SIZE))
 
     assert {"orders": 1, "b": 2} == log.log.stats.put_message_topic_times
     assert {"orders": HEAD + 4, "b": 2 * 96} == log.log.stats.put_message_topic_size
@@ -396,7 +396,7 @@ def test_puts_are_counted_by_topic(log: Log) -> None:
 
 def test_delayed_messages_of_4x_count_for_the_schedule_topic(tmp_path: Path) -> None:
     log = Log(tmp_path, {"release": "4.9"})
-    log.log.put_message(message(delay_level=3, queue_id=7))
+    log.put_message(message(delay_level=3, queue_id=7))
 
     stored = log.messages[0]
     assert ("SCHEDULE_TOPIC_XXXX", 2) == (stored.topic, stored.queue_id)
@@ -405,13 +405,13 @@ def test_delayed_messages_of_4x_count_for_the_schedule_topic(tmp_path: Path) -> 
 
 
 def test_bare_log_of_5x_leaves_delayed_messages_alone(log: Log) -> None:
-    log.log.put_message(message(delay_level=3))
+    log.put_message(message(delay_level=3))
 
     assert "orders" == log.messages[0].topic
 
 
 def test_reading_the_files_needs_nothing_of_the_log(log: Log, tmp_path: Path) -> None:
-    log.log.put_message(message(keys=["k1", "k2"], tags="TagA", properties={"a": "b"}))
+    log.put_message(message(keys=["k1", "k2"], tags="TagA", properties={"a": "b"}))
 
     assert {"KEYS": "k1 k2", "TAGS": "TagA", "a": "b"} == messages_of(tmp_path)[0].properties
 

@@ -389,7 +389,7 @@ OFFSETS = "INNER_MULTI_QUEUE_OFFSET"
 def put(log: Log, names: str, **more: Any) -> str | None:  # noqa: ANN401 -- any argument of Message
     """Put a message to light queues, and return the indexes that its record holds."""
     properties = {DISPATCH: names} | more.pop("properties", {})
-    assert log.log.put_message(message(properties=properties, **more)).is_ok
+    assert log.put_message(message(properties=properties, **more)).is_ok
     return log.messages[-1].properties.get(OFFSETS)
 
 
@@ -477,7 +477,7 @@ def test_properties_that_grow_too_long_under_the_lock_leave_no_trace(
     log = Log(tmp_path, settings | {"mapped_file_size_commit_log": 1 << 16})
     put(log, "%LMQ%a")
     before = log.positions
-    result = log.log.put_message(message(properties={DISPATCH: "%LMQ%a", "long": "x" * 32720}))
+    result = log.put_message(message(properties={DISPATCH: "%LMQ%a", "long": "x" * 32720}))
 
     assert result.append_message_result is not None
     assert (status, append_status) == (result.status, result.append_message_result.status)
@@ -486,7 +486,7 @@ def test_properties_that_grow_too_long_under_the_lock_leave_no_trace(
 
 def test_record_for_light_queues_is_limited_as_a_whole_in_5_3(tmp_path: Path) -> None:
     log = Log(tmp_path, LMQ_53 | {"max_message_size": 200})
-    result = log.log.put_message(message(b"x" * 150, properties={DISPATCH: "%LMQ%a"}))
+    result = log.put_message(message(b"x" * 150, properties={DISPATCH: "%LMQ%a"}))
 
     assert result.append_message_result is not None
     assert AppendMessageStatus.MESSAGE_SIZE_EXCEEDED is result.append_message_result.status
@@ -511,7 +511,7 @@ def inner_batch(count: int, number: str | None = None) -> Any:  # noqa: ANN401 -
 
 def test_inner_batch_is_one_record_that_takes_several_indexes(tmp_path: Path) -> None:
     log = Log(tmp_path)
-    results = [log.log.put_message(inner_batch(count)) for count in (2, 3)]
+    results = [log.put_message(inner_batch(count)) for count in (2, 3)]
 
     assert [("0", "2"), ("2", "3")] == [
         (stored.properties["INNER_BASE"], stored.properties["INNER_NUM"]) for stored in log.messages
@@ -524,7 +524,7 @@ def test_inner_batch_is_one_record_that_takes_several_indexes(tmp_path: Path) ->
 @pytest.mark.parametrize("number", ["0", "-3"])
 def test_inner_batch_takes_one_index_at_least(tmp_path: Path, number: str) -> None:
     log = Log(tmp_path)
-    log.log.put_message(inner_batch(1, number))
+    log.put_message(inner_batch(1, number))
 
     assert 1 == log.log.queue_offsets.next_offset("bq", 0)
 
@@ -533,12 +533,12 @@ def test_inner_batch_takes_one_index_at_least(tmp_path: Path, number: str) -> No
 def test_inner_batch_whose_number_is_none_is_refused(tmp_path: Path, number: str) -> None:
     log = Log(tmp_path)
 
-    assert ILLEGAL is log.log.put_message(inner_batch(1, number)).status
+    assert ILLEGAL is log.put_message(inner_batch(1, number)).status
 
 
 def test_inner_batch_means_nothing_in_4_9(tmp_path: Path) -> None:
     log = Log(tmp_path, {"release": "4.9"})
-    log.log.put_message(inner_batch(2))
+    log.put_message(inner_batch(2))
 
     assert "INNER_BASE" not in log.messages[0].properties
     assert 1 == log.log.queue_offsets.next_offset("bq", 0)
@@ -546,6 +546,6 @@ def test_inner_batch_means_nothing_in_4_9(tmp_path: Path) -> None:
 
 def test_number_of_a_plain_message_to_a_batch_topic_counts(tmp_path: Path) -> None:
     log = Log(tmp_path, services={"is_batch_topic": lambda topic: topic == "bq"})
-    log.log.put_message(message(topic="bq", properties={"INNER_NUM": "3"}))
+    log.put_message(message(topic="bq", properties={"INNER_NUM": "3"}))
 
     assert 3 == log.log.queue_offsets.next_offset("bq", 0)

@@ -69,7 +69,7 @@ def test_bulk_equals_one_by_one(
     bulk, single = (Log(tmp_path_factory.mktemp("log"), settings) for _ in range(2))
     results = [bulk.log.append_batch(batch_of(part)) for part in (chosen[:cut], chosen[cut:])]
     for each in chosen:
-        assert single.log.put_message(each).is_ok
+        assert single.put_message(each).is_ok
 
     assert single.files == bulk.files
     assert single.positions == bulk.positions

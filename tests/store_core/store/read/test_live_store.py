@@ -178,12 +178,12 @@ def test_reads_beside_retention_give_the_end_of_the_log_or_say_what_vanished(tmp
 
 
 def put_alone(log: Log, first: int) -> int:
-    log.log.put_message(message(b"%d:" % first + bytes(500)))
+    log.put_message(message(b"%d:" % first + bytes(500)))
     return 1
 
 
 def put_together(log: Log, first: int) -> int:
-    log.log.put_messages(client_batch([message(b"%d:" % (first + number) + bytes(100)) for number in range(9)]))
+    log.put_messages(client_batch([message(b"%d:" % (first + number) + bytes(100)) for number in range(9)]))
     return 9
 
 
