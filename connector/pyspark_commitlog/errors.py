@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from pyspark_commitlog import MINIMUM_PYSPARK
+from store_core.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -20,7 +21,8 @@ T = TypeVar("T")
 def without_traceback(method: Callable[P, T], *, ends_process: bool = False) -> Callable[P, T]:
     """Drop the traceback of a method's `StoreError`, so that users see the message first, and not our frames.
 
-    These errors say themselves which place in the store they are about. All others are bugs and keep their tracebacks.
+    These say themselves which place they are about, and so does an error of the system about a file, as of a full disk.
+    All others are bugs and keep their tracebacks.
     """
 
     @functools.wraps(method)
@@ -28,8 +30,10 @@ def without_traceback(method: Callable[P, T], *, ends_process: bool = False) -> 
         try:
             return method(*args, **kwargs)
         except Exception as error:
-            from store_core.errors import StoreError  # noqa: PLC0415 -- see pyspark_commitlog.source
+            from store_core.command.exit_code import system_words  # noqa: PLC0415 -- see pyspark_commitlog.source
 
+            if isinstance(error, OSError) and error.filename is not None:
+                error = StoreError(system_words(str(error)))
             if not isinstance(error, StoreError):
                 raise
             if ends_process:
@@ -53,8 +57,6 @@ def require_pyspark() -> None:
 
     found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if found < tuple(int(part) for part in MINIMUM_PYSPARK.split(".")):
-        from store_core.errors import StoreError  # noqa: PLC0415 -- see pyspark_commitlog.source
-
         raise StoreError(
             f"format 'commitlog' needs PySpark {MINIMUM_PYSPARK} or later, found {pyspark.__version__}; "
             f"pip install 'pyspark>={MINIMUM_PYSPARK}', on the workers as well"

@@ -23,8 +23,6 @@ _AROUND: Final = re.compile(r"\s*(?:;\n'?[A-Z]\w+[ (\[]|\n\tat |\n== |\n\n(?:JVM
 _CALL: Final = re.compile(r"\AAn error occurred while calling \S+\n: (?:[\w$]+\.)*[\w$]+: ")
 
 _QUOTED: Final = re.compile(r"\bstore_core\.errors\.(\w+): (.+)")
-
-
 _OF_SYSTEM: Final = re.compile(r"^(\w+Error): (\[Errno \d+\] .+)", re.MULTILINE)
 _LAST_LINE: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n|\n)+((?:[\w]+\.)*\w+: .+)")
 

@@ -91,8 +91,6 @@ _SHORTEST_SECRET: Final = 4
 
 _NUMBER: Final = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,9})?")
 _TRUTHS: Final = {"true": True, "false": False}
-
-
 _EXPECTED: Final = "option storage: expected settings such as region=eu-west-1,scheme=https, or a JSON object"
 
 

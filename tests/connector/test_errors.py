@@ -128,3 +128,11 @@ def test_a_table_is_refused_because_spark_would_lose_its_options(spark: SparkSes
 
     assert "CREATE TABLE ... USING commitlog does not work" in text
     assert "CREATE TEMPORARY VIEW" in text
+
+
+def test_a_file_that_the_system_refuses_is_named_with_what_to_do_when_it_is_written(spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 'orders' AS topic, 'x' AS body")
+    text = first_lines(lambda: frame.write.format("commitlog").mode("append").save("/proc/store"))
+
+    assert "StoreError: /proc/store: No such file or directory. Check the path" in text
+    assert "in claim" not in text

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("store_core")
 
-
 SINK_DIRECTORY: Final = "commitlog-sink"
 """Name below the store root."""
 
