@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from pyspark_commitlog import MINIMUM_PYSPARK
-from store_core.errors import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,15 +29,14 @@ def without_traceback(method: Callable[P, T], *, ends_process: bool = False) -> 
         try:
             return method(*args, **kwargs)
         except Exception as error:
-            from store_core.command.exit_code import system_words  # noqa: PLC0415 -- see pyspark_commitlog.source
+            from store_core.command.exit_code import told_error  # noqa: PLC0415 -- see pyspark_commitlog.source
 
-            if isinstance(error, OSError) and error.filename is not None:
-                error = StoreError(system_words(str(error)))
-            if not isinstance(error, StoreError):
+            told = told_error(error)
+            if told is None:
                 raise
             if ends_process:
                 sys.tracebacklimit = 0
-            raise error.with_traceback(None) from None
+            raise told.with_traceback(None) from None
 
     return called
 
@@ -57,6 +55,8 @@ def require_pyspark() -> None:
 
     found = tuple(int(part) for part in pyspark.__version__.split(".")[:2])
     if found < tuple(int(part) for part in MINIMUM_PYSPARK.split(".")):
+        from store_core.errors import StoreError  # noqa: PLC0415 -- see pyspark_commitlog.source
+
         raise StoreError(
             f"format 'commitlog' needs PySpark {MINIMUM_PYSPARK} or later, found {pyspark.__version__}; "
             f"pip install 'pyspark>={MINIMUM_PYSPARK}', on the workers as well"

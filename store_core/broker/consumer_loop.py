@@ -38,7 +38,6 @@ if TYPE_CHECKING:
 
 _LOG: Final = logging.getLogger("store_core")
 
-
 _CLIENT: Final = "this process"
 
 

@@ -136,6 +136,13 @@ def failure_of(error: Exception, words: Sequence[str] = ()) -> tuple[ExitCode, s
     return code, system_words(str(error))
 
 
+def told_error(error: Exception) -> StoreError | None:
+    """Return an error that says itself what it is about, as one of the system about a file does; None for a bug."""
+    if isinstance(error, OSError) and error.filename is not None:
+        return StoreError(system_words(str(error)))
+    return error if isinstance(error, StoreError) else None
+
+
 def system_words(text: str) -> str:
     """Return an error of the operating system as a sentence that begins with the path; other texts as they are.
 

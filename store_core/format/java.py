@@ -82,7 +82,6 @@ def _order(names: tuple[str, ...], capacity: int) -> tuple[str, ...]:
 
 _known_order: Final = lru_cache(maxsize=4096)(_order)
 
-
 SHORT_BITS: Final = 16
 INT_BITS: Final = 32
 LONG_BITS: Final = 64

@@ -48,10 +48,8 @@ class LookUpCosts:
 
 DEFAULT_COSTS: Final = LookUpCosts()
 
-
 _MOST_OPEN: Final = 64
 """Segments of which what was read is kept."""
-
 
 EVERYTHING: Final = 2**63 - 1
 """After all offsets."""
