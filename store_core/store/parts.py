@@ -59,15 +59,12 @@ class Job(Protocol[Part, Partial, Result_co]):
 
     def plan(self) -> Sequence[Part]:
         """Return the parts; called once, by whoever runs the job."""
-        ...
 
     def run(self, part: Part, /) -> Partial:
         """Do one part, in any process."""
-        ...
 
     def merge(self, partials: Iterable[Partial], /) -> Result_co:
         """Combine the parts' results, in plan order; called once, in the process that called `plan`."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -98,11 +95,9 @@ class GroupedJob(Protocol[Part, Key, Piece, Partial, Result_co]):
     @property
     def groups(self) -> int:
         """Number of groups; they are numbered from 0."""
-        ...
 
     def plan(self) -> Sequence[Part]:
         """Return the parts; called once, by whoever runs the job."""
-        ...
 
     def run(self, part: Part, /) -> Iterable[tuple[Key, Piece]]:
         """Do one part, in any process.
@@ -110,15 +105,12 @@ class GroupedJob(Protocol[Part, Key, Piece, Partial, Result_co]):
         A key begins with the number of the piece's group. Keys within a group are distinct, and pieces are gathered in
         key order.
         """
-        ...
 
     def gather(self, pieces: Iterable[tuple[Key, Piece]], /) -> Iterable[Partial]:
         """Process one group, in any process; may be skipped for a group without pieces."""
-        ...
 
     def merge(self, partials: Iterable[Partial], /) -> Result_co:
         """Combine the groups' results, in group order; called once, in the process that called `plan`."""
-        ...
 
 
 class Engine(ABC):

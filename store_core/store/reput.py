@@ -281,7 +281,6 @@ class MessageArrivingListener(Protocol):
         properties: Mapping[str, str],
     ) -> None:
         """Handle a message's arrival; `logic_offset` is the index after it in its queue."""
-        ...
 
 
 @dataclass(slots=True)

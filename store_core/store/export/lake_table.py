@@ -54,7 +54,6 @@ class LakeTable(Protocol):
     @property
     def name(self) -> str:
         """Format and name, as the ledger has them."""
-        ...
 
     def open(self, *, is_new: bool) -> None:
         """Make the table if it is not there.
@@ -63,15 +62,12 @@ class LakeTable(Protocol):
 
         Raises `StoreError`: If the session can't write such tables, or a new one has rows.
         """
-        ...
 
     def append(self, commit: TableCommit) -> None:
         """Append the rows of a commit at once, unless the table has it already."""
-        ...
 
     def totals(self, starts: Sequence[int]) -> Iterable[SegmentTotals]:
         """Return the totals of all rows by segment, of which the starts are given; before the first one is -1."""
-        ...
 
 
 def check_table(kind: LakeFormat, table: str | None) -> None:

@@ -79,25 +79,20 @@ class StoreState(Protocol):
     @property
     def is_shutdown(self) -> bool:
         """Whether it no longer accepts messages."""
-        ...
 
     @property
     def is_writeable(self) -> bool:
         """Whether its running flags allow puts."""
-        ...
 
     @property
     def is_os_page_cache_busy(self) -> bool:
         """Whether the current append takes too long."""
-        ...
 
     def is_batch_topic(self, topic: str) -> bool:
         """Whether a topic has the attribute ``queue.type=BatchCQ``."""
-        ...
 
     def now_ms(self) -> int:
         """Wall clock, ms."""
-        ...
 
 
 def default_hooks(config: MessageStoreConfig, state: StoreState) -> list[PutMessageHook]:
