@@ -23,7 +23,7 @@ from store_core.answers import rebuild
 from store_core.answers.log_diff import Diff
 from store_core.answers.log_salvage import Salvage
 from store_core.answers.message_trace import Trace
-from store_core.answers.report import Report
+from store_core.answers.report import Report, Verdict
 from store_core.answers.store_bill import Bill
 from store_core.answers.store_check import Check
 from store_core.answers.store_dead_letters import DeadLetters
@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from store_core.answers.rebuild import RebuildResult
-    from store_core.answers.report import Verdict
     from store_core.files.store_path import StorePaths
     from store_core.store.rebuild.plan import RebuildOptions
 

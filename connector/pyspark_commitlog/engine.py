@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark_commitlog.progress import spark_progress
 from pyspark_commitlog.reader import with_old_objects_kept
 from pyspark_commitlog.session import no_context_error, require_classic, spark_session
-from store_core.store.parts import Engine
+from store_core.store.parts import Engine, GroupedJob, Job
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from store_core.answers.store_replay import Replay, ReplayReport
     from store_core.files.store_path import StorePaths
     from store_core.store.export.lake_table import LakeTable
-    from store_core.store.parts import GroupedJob, Job
 
 
 Part = TypeVar("Part")

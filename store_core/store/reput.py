@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -21,8 +21,6 @@ from store_core.queue.dispatch.stored_batch import StoredBatch, StoredFile
 from store_core.queue.queue_assignment import AssignedUnit, UnfitListsError, lmq_units
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
-
     import numpy.typing as npt
 
     from store_core.files.clock import Clock

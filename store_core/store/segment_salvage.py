@@ -21,7 +21,7 @@ from store_core.files.names import COMMIT_LOG
 from store_core.files.segment_source import Segment, SegmentBytes, open_ahead
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import StorePaths, store_roots
-from store_core.format.columnar.chain import Chain, Place
+from store_core.format.columnar.chain import Chain, Place, Window
 from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.decode_batch import Decoding, decode_records
 from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.format.columnar.chain import Window
     from store_core.format.segment_view import SegmentView
     from store_core.store.read.ranges import ReadRange
 

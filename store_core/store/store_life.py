@@ -16,7 +16,7 @@ from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.index_service import IndexService
 from store_core.store.clean import CleanServices, DiskSpace
-from store_core.store.message_store_config import BrokerConfig
+from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig
 from store_core.store.put.commit_log import CommitLog, uses_pool
 from store_core.store.recovery.store_recovery import StoreRecovery, complete_index
 from store_core.store.reput import (
@@ -32,7 +32,6 @@ from store_core.store.store_state import RunningFlag, RunningFlags, StoreCheckpo
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.put.put_result import ReplicaService
     from store_core.store.recovery.recovery_report import RecoveryReport
 

@@ -15,7 +15,7 @@ import numpy as np
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.consume_queue import queue_search as bounds
-from store_core.queue.consume_queue.consume_queue_ext import is_ext_address
+from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, is_ext_address
 from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes, TimeSearch
 from store_core.queue.consume_queue_unit import (
     CQ_STORE_UNIT_SIZE,
@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
     from store_core.format.release_rules import ReleaseRules
-    from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
     from store_core.queue.consume_queue_unit import UnitArray
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
     from store_core.queue.queue_path import QueueRules

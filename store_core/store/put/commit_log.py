@@ -21,7 +21,7 @@ from store_core.files.segment_file import MAX_OPEN_SEGMENTS
 from store_core.format.columnar.encode_batch import EncodedBatch, encode_batch
 from store_core.format.message import Message, PutMessageStatus
 from store_core.format.record.encode import Refusal
-from store_core.store.message_store_config import BrokerConfig
+from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig
 from store_core.store.put.log_appender import LogAppender, fits
 from store_core.store.put.put_preparation import LmqQueues, PutPreparation, QueueOffsets, refused
 from store_core.store.put.put_result import (
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
     from store_core.files.segment_paths import SegmentPaths
-    from store_core.store.message_store_config import MessageStoreConfig
 
 
 _MS: Final = 1000.0

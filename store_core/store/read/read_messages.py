@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Never, SupportsIndex, Typ
 import pyarrow as pa
 
 from store_core.errors import StoreError
-from store_core.files.store_path import given_paths, store_roots
+from store_core.files.store_path import StorePaths, given_paths, store_roots
 from store_core.files.url_path import UrlPath
 from store_core.format.columns import arrow_schema
 from store_core.format.words import did_you_mean, known_names
@@ -19,7 +19,7 @@ from store_core.snapshot.config import Config, TopicConfig
 from store_core.snapshot.queues import Queues
 from store_core.snapshot.units import TopicFilter
 from store_core.store.read.message_reader import read_range
-from store_core.store.read.read_options import ReadOptions, with_absolute_times
+from store_core.store.read.read_options import AskedQueue, ReadOptions, with_absolute_times
 from store_core.store.read.read_plan import plan_and_walk, plan_ranges
 
 if TYPE_CHECKING:
@@ -29,11 +29,9 @@ if TYPE_CHECKING:
     from datetime import date, tzinfo
     from pathlib import Path
 
-    from store_core.files.store_path import StorePaths
     from store_core.snapshot.store import Store
     from store_core.store.read.lookup.explanation import ReadExplanation
     from store_core.store.read.option_values import ReadMode
-    from store_core.store.read.read_options import AskedQueue
 
 
 _log: Final = logging.getLogger("store_core")

@@ -27,11 +27,11 @@ from store_core.files.names import INDEX_DIRECTORY, QUEUE_KINDS
 from store_core.format.crc32 import crc32
 from store_core.queue.index_format import MessageKeys
 from store_core.queue.unit_rows import QueueUnits, empty_units
-from store_core.snapshot.index import Index
+from store_core.snapshot.index import Index, LoadedIndex
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues
 from store_core.store.memory import keep_freed_memory
-from store_core.store.parts import RunReader, RunSpill, SpilledRun, packed, unpacked
+from store_core.store.parts import Engine, RunReader, RunSpill, SpilledRun, packed, unpacked
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
@@ -63,8 +63,6 @@ from store_core.store.rebuild.swap import ATTEMPTS, RebuildAttempt
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from store_core.snapshot.index import LoadedIndex
-    from store_core.store.parts import Engine
     from store_core.store.rebuild.plan import RebuildRules
 
 

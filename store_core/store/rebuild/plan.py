@@ -21,7 +21,7 @@ from store_core.files.store_kind import (
 )
 from store_core.files.store_path import absolute_path_of, log_directories
 from store_core.files.url_path import UrlPath
-from store_core.format.release import DEFAULT_RELEASE
+from store_core.format.release import DEFAULT_RELEASE, Release
 from store_core.queue.consume_queue.consume_queue_store import MAX_QUEUES
 from store_core.queue.index_service import check_index_sizes
 from store_core.snapshot.log import Log
@@ -32,7 +32,6 @@ from store_core.store.store_layout import DerivedSizes, config_of, log_paths
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from store_core.format.release import Release
     from store_core.queue.queue_path import QueueRules
 
     ConfiguredTopics: TypeAlias = Callable[[Path, Release], frozenset[str]]

@@ -15,7 +15,7 @@ from store_core.snapshot.log_end import FoundEnd
 from store_core.snapshot.queues import Queues
 from store_core.store.read.ranges import CheckKind, Coverage
 from store_core.store.read.read_messages import hint_of, stored_topics
-from store_core.store.rebuild.index_files import NO_DIFFERENCES, IndexDifferences
+from store_core.store.rebuild.index_files import NO_DIFFERENCES, IndexDifferences, IndexReport
 from store_core.store.rebuild.segment_part import NO_LIGHT_RECORDS, LightRecords, SegmentOutcome
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
     from store_core.queue.queue_assignment import RefusedUnit
-    from store_core.store.rebuild.index_files import IndexReport
     from store_core.store.rebuild.plan import RebuildPlan, RebuildRules
     from store_core.store.rebuild.queue_compare import QueueJudgement
     from store_core.store.rebuild.queue_files import QueueReport

@@ -35,7 +35,7 @@ from store_core.format.crc32 import crc32
 from store_core.format.words import counted
 from store_core.queue.index_format import index_file_size
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.message_store_config import DefaultSize
+from store_core.store.message_store_config import DefaultSize, MessageStoreConfig
 from store_core.store.sink.directory import (
     OLD,
     SinkDirectory,
@@ -54,7 +54,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.clock import Clock
-    from store_core.store.message_store_config import MessageStoreConfig
     from store_core.store.sink.staged_batch import StagedFile
 
 
