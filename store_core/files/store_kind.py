@@ -198,7 +198,13 @@ def check_store_kind(
     if use is StoreUse.REPLACE_QUEUES and root / CONSUME_QUEUE in databases:
         raise _replacement_error(root, has_files=has_files)
     if use is StoreUse.OPEN_QUEUES and databases and not has_files:
-        raise _rocksdb_error(root, databases[0])
+        raise UnsupportedStoreError(
+            f"{root} has its queues in a RocksDB (storeType=defaultRocksDB, RocketMQ 5.2 and later), which is read and "
+            f"never written: expected directories TOPIC/NUMBER with files in {root / CONSUME_QUEUE}, found the RocksDB "
+            f"{databases[0]}. Nothing was changed. The store can be read, also opened read-only; "
+            f"for a broker that goes back to files, make them from the log: commitlog rebuild queues {root} --to "
+            f"files --replace, or with --output DIRECTORY anywhere else"
+        )
     beside = databases if has_files or use is not StoreUse.READ_QUEUES else databases[1:]
     return (*notes, *map(_rocksdb_note, beside), *_queue_notes(root, file_system))
 
@@ -252,16 +258,6 @@ def _names_of(place: Path) -> Iterator[tuple[Path, int]]:
 
 
 # ---- queues in RocksDB
-
-
-def _rocksdb_error(root: Path, database: Path) -> UnsupportedStoreError:
-    return UnsupportedStoreError(
-        f"{root} has its queues in a RocksDB (storeType=defaultRocksDB, RocketMQ 5.2 and later), which is read and "
-        f"never written: expected directories TOPIC/NUMBER with files in {root / CONSUME_QUEUE}, found the RocksDB "
-        f"{database}. Nothing was changed. The store can be read, also opened read-only; "
-        f"for a broker that goes back to files, make them from the log: commitlog rebuild queues {root} --to "
-        f"files --replace, or with --output DIRECTORY anywhere else"
-    )
 
 
 def _replacement_error(root: Path, *, has_files: bool) -> UnsupportedStoreError:

@@ -74,7 +74,7 @@ class StorageTree:
         if self._listed.get(relative) or relative in self._above:
             return _DIRECTORY
         parent = self._listed.get(_parent(relative))
-        if parent is None and not self._is_above_or_at_top(relative):
+        if parent is None and not (not relative or relative == self.top or self.top.startswith(f"{relative}/")):
             parent = self.entries(_parent(relative))
         if parent is not None and relative:
             return parent.get(_name(relative))
@@ -91,9 +91,6 @@ class StorageTree:
                 return {}
             self._list(relative)
         return self._listed.get(relative, {})
-
-    def _is_above_or_at_top(self, relative: str) -> bool:
-        return not relative or relative == self.top or self.top.startswith(f"{relative}/")
 
     def _asked(self, relative: str) -> TreeEntry | None:
         """Ask for one path."""

@@ -153,16 +153,12 @@ def check_fields(config: DataclassInstance) -> None:
                 f"{where} must be one of {', '.join(choices)}; found {value!r}{hint_of(value, choices)}"
             )
         plain = tuple(kind for kind in kinds if isinstance(kind, type))
-        if plain and not _is_one_of(value, plain):
+        # a bool is an int to `isinstance`, not to a configuration
+        if plain and not (isinstance(value, plain) and (bool in plain or not isinstance(value, bool))):
             expected = " or ".join(kind.__name__ for kind in plain)
             raise InvalidOptionError(f"{where} must be {expected}, found {value!r}")
         if isinstance(value, int) and not -_I32_LIMIT <= value < _I32_LIMIT:
             raise InvalidOptionError(f"{where} must fit into 32 bits, found {value}")
-
-
-def _is_one_of(value: object, kinds: tuple[type, ...]) -> bool:
-    """Return what ``isinstance`` does, except that a bool is not an int."""
-    return isinstance(value, kinds) and (bool in kinds or not isinstance(value, bool))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

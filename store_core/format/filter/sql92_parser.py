@@ -83,11 +83,6 @@ class Token:
     """The value of a literal, the name, or the text of a number that `Tokens.take_literal` has not read yet."""
     position: int  # where it starts in the text, in characters
 
-    @property
-    def is_literal(self) -> bool:
-        """Whether it is a literal value."""
-        return self.kind in (NUMBER, STRING) or self.kind in _LITERALS
-
 
 class Tokens:
     """The tokens of an expression, one after the other.
@@ -382,7 +377,7 @@ class _Sql92Parser:
             token = tokens.take()
             self._steps.append(Load(str(token.value)))
             return _Operand(_Kind.PROPERTY, start, token)
-        if not tokens.current.is_literal:
+        if not (tokens.current.kind in (NUMBER, STRING) or tokens.current.kind in _LITERALS):
             raise tokens.error("expected a name, a literal or (")
         token = tokens.take_literal()
         self._steps.append(Push(token.value))
