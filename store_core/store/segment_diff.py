@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from store_core.files.segment_source import Segment, SegmentBytes, open_ahead, open_segment, segment_at
 from store_core.format.columnar.chain import Window
-from store_core.format.columnar.checksums import body_crcs
+from store_core.format.columnar.checksums import wrong_bodies
 from store_core.format.columnar.records import Records
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.properties import CRC_NAME, CRC_RESERVED, PropertyParser
@@ -69,14 +69,6 @@ def topic_text(stored: bytes) -> str:
     return stored.decode("utf-8", "backslashreplace")
 
 
-def is_body_sound(records: Records) -> npt.NDArray[np.bool_]:
-    """Return for each record whether its body matches its checksum; empty bodies always do."""
-    spans = records.spans
-    found = body_crcs(records.raw, spans.body_start, spans.body_stop)
-    sound: npt.NDArray[np.bool_] = (found == records.heads.leading("body_crc")) | (spans.body_stop == spans.body_start)
-    return sound
-
-
 def records_of(
     segment: Segment, offsets: Sequence[int], parser: PropertyParser = PropertyParser.FIRST_SEPARATOR
 ) -> Iterator[Records]:
@@ -101,7 +93,7 @@ def record_rows(records: Records) -> list[dict[str, Any]]:
         "keys": records.column("keys").to_pylist(),
         "unique_key": records.column("unique_key").to_pylist(),
         "store_timestamp": records.column("store_timestamp").cast(pa.int64()).to_pylist(),
-        "is_sound": is_body_sound(records).tolist(),
+        "is_sound": (~wrong_bodies(records.heads, records.spans)).tolist(),
     }
     return [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
 
@@ -519,7 +511,8 @@ class LogPair:
 
     def parts(self, most_rows: int) -> Iterator[DiffPart]:
         """Yield the parts in log order: those of what both should have, then those in which one log is ahead."""
-        for begin, end in pairwise(self._cuts()):
+        covered = [part for side in (self.a, self.b) for part in side.covered(self.begin, self.end)]
+        for begin, end in pairwise(sorted({cut for start, stop, _ in covered for cut in (start, stop)})):
             a, b = (self._share(side, begin) for side in (self.a, self.b))
             if a is not None or b is not None:
                 yield DiffPart(begin, end, a, b, is_compared=True, most_rows=most_rows)
@@ -528,11 +521,6 @@ class LogPair:
                 share = PartSide.of(side, segment, other)
                 a, b = (share, None) if side is self.a else (None, share)
                 yield DiffPart(begin, end, a, b, is_compared=False, most_rows=most_rows)
-
-    def _cuts(self) -> list[int]:
-        """Return the offsets at which a file of either log begins or ends, within what is compared."""
-        covered = [part for side in (self.a, self.b) for part in side.covered(self.begin, self.end)]
-        return sorted({cut for begin, end, _ in covered for cut in (begin, end)})
 
     def _share(self, side: ComparedLog, offset: int) -> PartSide | None:
         segment = segment_at(side.segments, offset)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.format.columnar.spans import gather
+from store_core.format.columnar.spans import Heads, Spans, gather
 from store_core.format.crc32 import CRC_MASK, crc32
 from store_core.format.properties import CRC_DIGITS, CRC_NAME, CRC_RESERVED
 
@@ -50,6 +50,13 @@ def body_crcs(
         view = raw.data
         pieces = (view[start:stop] for start, stop in zip(starts.tolist(), stops.tolist(), strict=True))
     return np.fromiter(map(crc32, pieces), np.int64, starts.size) & CRC_MASK
+
+
+def wrong_bodies(heads: Heads, spans: Spans) -> npt.NDArray[np.bool_]:
+    """Return which records have a body that does not match its checksum; empty bodies are not checked."""
+    found = body_crcs(heads.raw, spans.body_start, spans.body_stop)
+    wrong: npt.NDArray[np.bool_] = (found != heads.leading("body_crc")) & (spans.body_stop > spans.body_start)
+    return wrong
 
 
 def _cut_alike(raw: npt.NDArray[np.uint8], starts: npt.NDArray[np.int64], size: int) -> Iterator[list[bytes]]:

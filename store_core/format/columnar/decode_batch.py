@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
-from store_core.format.columnar.checksums import body_crcs, record_crcs
+from store_core.format.columnar.checksums import record_crcs, wrong_bodies
 from store_core.format.columns import BODIES, CORRUPT_RECORD, STORE, arrow_schema
 from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, expand_body
 from store_core.format.record.decode import corrupt_record_error, decode_topic, property_crc_error
@@ -81,9 +81,7 @@ def content_faults(records: Records, columns: Collection[str], how: Decoding) ->
     if "topic" in columns:
         faults += _topic_faults(records)
     if how.verify_crc and not BODIES.isdisjoint(columns):
-        spans = records.spans
-        found = body_crcs(records.raw, spans.body_start, spans.body_stop)
-        wrong = (found != records.heads.leading("body_crc")) & (spans.body_stop > spans.body_start)
+        wrong = wrong_bodies(records.heads, records.spans)
         faults += [_fault(records, row, _crc_error(records, row)) for row in np.flatnonzero(wrong).tolist()]
     if how.verify_property_crc and is_covered(columns):
         faults += _property_crc_faults(records)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from store_core.format.columnar.chain import Chain, Place, Run
-from store_core.format.columnar.checksums import body_crcs
+from store_core.format.columnar.checksums import wrong_bodies
 from store_core.format.columnar.lockstep import chain
 from store_core.format.layout import BLANK_SIZE, MAX_HEAD_SIZE, V6_BITS, MagicCode
 from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag
@@ -153,7 +153,7 @@ class DispatchReader:
         """Return the first row whose content makes it invalid; the number of rows if all are valid."""
         suspects = [batch.delayed.illegal_rows, batch.inner_candidates]
         if self._strictness.check_crc and self._strictness.read_body:
-            suspects.append(_wrong_bodies(self._raw, batch))
+            suspects.append(np.flatnonzero(wrong_bodies(batch.heads, batch.spans)))
         rows: list[int] = np.unique(np.concatenate(suspects)).tolist()
         for row in rows:
             request = self.check(int(batch.starts[row])).request
@@ -161,13 +161,6 @@ class DispatchReader:
                 return row
             batch.inner_batches[row] = request
         return len(batch)
-
-
-def _wrong_bodies(raw: npt.NDArray[np.uint8], batch: StoredBatch) -> npt.NDArray[np.int64]:
-    """Find the rows whose body does not match its checksum; empty bodies are not checked."""
-    starts, stops = batch.spans.body_start, batch.spans.body_stop
-    found = body_crcs(raw, starts, stops)
-    return np.flatnonzero((found != batch.heads.leading("body_crc")) & (stops > starts))
 
 
 _HEAD: Final = 4 << 10
