@@ -125,16 +125,12 @@ def assign(request: DispatchRequest, rules: QueueRules) -> Assignment:
     is_batch = request.topic in rules.batch_topics
     queue_offset = request.message_base_offset if is_batch else request.consume_queue_offset
     own = AssignedUnit(request.topic, request.queue_id, queue_offset)
-    reason = refusal_of(own.topic, own.queue_id) or _own_refusal(request, rules, is_batch=is_batch)
+    reason = refusal_of(own.topic, own.queue_id) or (
+        batch_refusal(queue_offset, request.batch_size) if is_batch else index_refusal(queue_offset, rules)
+    )
     if reason is not None:
         return Assignment(refused=(_refused(own, request, reason),))
     return Assignment((own,)) if is_batch else _with_light(own, request, rules)
-
-
-def _own_refusal(request: DispatchRequest, rules: QueueRules, *, is_batch: bool) -> str | None:
-    if is_batch:
-        return batch_refusal(request.message_base_offset, request.batch_size)
-    return index_refusal(request.consume_queue_offset, rules)
 
 
 def _with_light(own: AssignedUnit, request: DispatchRequest, rules: QueueRules) -> Assignment:
@@ -211,7 +207,8 @@ def assign_batch(batch: DispatchBatch, rules: QueueRules, known: Container[tuple
     has_unit = batch.is_queued if fits is None else batch.is_queued & fits
     rows = None if has_unit.all() else np.flatnonzero(has_unit)
     codes = batch.queue_codes if rows is None else batch.queue_codes[rows]
-    odd = _rows_with_lists(batch, has_unit, rules)
+    with_lists = batch.multi_dispatch_rows if rules.is_multi_dispatch_enabled else np.empty(0, np.int64)
+    odd = with_lists[has_unit[with_lists]]
     if fits is not None:
         odd = np.union1d(odd, np.flatnonzero(batch.is_queued & ~fits))
     if not odd.size:
@@ -241,13 +238,6 @@ def fitting_batches(
     is_size = (batch_size >= 0) & (batch_size <= _LARGEST_BATCH)
     largest_base = _LAST_OFFSET - np.where(is_size, batch_size, 0).astype(np.int64)
     return is_size & (message_base_offset >= 0) & (message_base_offset <= largest_base)
-
-
-def _rows_with_lists(batch: DispatchBatch, has_unit: npt.NDArray[np.bool_], rules: QueueRules) -> npt.NDArray[np.int64]:
-    if not rules.is_multi_dispatch_enabled:
-        return np.empty(0, np.int64)
-    rows = batch.multi_dispatch_rows
-    return rows[has_unit[rows]]
 
 
 def _with_odd_rows(

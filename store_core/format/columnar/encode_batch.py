@@ -291,7 +291,9 @@ class _BatchEncoder:
         delays = None if self.max_delay_level is None else self._delays(self.max_delay_level)
         groups, others = group_properties(self.columns, self.rules, delays)
         if delays is not None and delays.is_delayed.any():
-            self._send_to_schedule_topic(delays)
+            levels = np.minimum(self.columns.integers("delay_level"), self.max_delay_level or 0)
+            self.topics = pc.if_else(pa.array(delays.is_delayed), SCHEDULE_TOPIC, self.topics)
+            self.queue_ids = np.where(delays.is_delayed, levels - 1, self.queue_ids)
         if len(groups) == 1 and groups[0].rows is None:
             return list(groups[0].parts)
         pieces = [
@@ -315,11 +317,6 @@ class _BatchEncoder:
             texts = pc.if_else(given.is_valid(), clamped, None).cast(pa.string())
         queue_ids = pa.array(self.queue_ids).cast(pa.string()) if is_delayed.any() else texts
         return DelayedRows(is_delayed, texts, queue_ids)
-
-    def _send_to_schedule_topic(self, delays: DelayedRows) -> None:
-        levels = np.minimum(self.columns.integers("delay_level"), self.max_delay_level or 0)
-        self.topics = pc.if_else(pa.array(delays.is_delayed), SCHEDULE_TOPIC, self.topics)
-        self.queue_ids = np.where(delays.is_delayed, levels - 1, self.queue_ids)
 
     def _scalar_properties(self, rows: npt.NDArray[np.int64]) -> pa.BinaryArray:
         """Return the properties of some rows as written by the scalar encoder."""

@@ -297,25 +297,18 @@ class ConsumeQueueStore:
         """
         self.put_gathered()
         assigned = assign(request, self._rules)
-        if assigned.units and not self._put_own(assigned.units[0], request):
-            return
+        if assigned.units:
+            queue = self._obtain(assigned.units[0], request)
+            if queue is None or not queue.put_message_position_info_wrapper(request):
+                return
+            self._on_put(request.store_timestamp, request.physical_offset)
         for refused in assigned.refused:
             self._refuse(refused)
         for unit in assigned.units[1:]:
-            self._put_light(unit, request)
-
-    def _put_own(self, unit: AssignedUnit, request: DispatchRequest) -> bool:
-        queue = self._obtain(unit, request)
-        is_put = queue is not None and queue.put_message_position_info_wrapper(request)
-        if is_put:
-            self._on_put(request.store_timestamp, request.physical_offset)
-        return is_put
-
-    def _put_light(self, unit: AssignedUnit, request: DispatchRequest) -> None:
-        queue = self._obtain(unit, request)
-        if isinstance(queue, ConsumeQueue):
-            stored = np.array([(request.physical_offset, request.message_size, request.tags_code)], UNIT_DTYPE)
-            queue.put(PutUnits(stored, np.array([unit.queue_offset]), self._rules.features), 0, 1)
+            queue = self._obtain(unit, request)
+            if isinstance(queue, ConsumeQueue):
+                stored = np.array([(request.physical_offset, request.message_size, request.tags_code)], UNIT_DTYPE)
+                queue.put(PutUnits(stored, np.array([unit.queue_offset]), self._rules.features), 0, 1)
 
     def _obtain(self, unit: AssignedUnit, request: DispatchRequest) -> Queue | None:
         """Return the queue of a unit; None, after noting the refusal, if the queue can't be created or is full."""
@@ -349,7 +342,9 @@ class ConsumeQueueStore:
         self.put_gathered()
         assigned = assign_batch(batch, self._rules, self)
         if self.has_room(len(self._new_among(assigned))):
-            self._put_assigned(batch, assigned)
+            for unit in assigned.refused:
+                self._refuse(unit)
+            self._put_ordered(UnitRows.of(batch, assigned).ordered(), assigned.queues)
         else:
             for request in batch.requests():
                 self.put(request)
@@ -357,11 +352,6 @@ class ConsumeQueueStore:
     def _new_among(self, assigned: BatchAssignment) -> list[tuple[str, int]]:
         """Return the queues with units that do not exist yet."""
         return [queue for queue in map(assigned.queues.__getitem__, assigned.used_codes) if queue not in self]
-
-    def _put_assigned(self, batch: DispatchBatch, assigned: BatchAssignment) -> None:
-        for unit in assigned.refused:
-            self._refuse(unit)
-        self._put_ordered(UnitRows.of(batch, assigned).ordered(), assigned.queues)
 
     def gather_batch(self, batch: DispatchBatch) -> None:
         """Put many records as `put_batch`, but later, together with further batches: by `put_gathered` at the latest.

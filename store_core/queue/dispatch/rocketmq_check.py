@@ -175,7 +175,10 @@ class _Parts:
         self._read_head()
         self._read_body(read_body=read_body, check_crc=check_crc and not is_crc_in_properties)
         self.topic = decode_text(bytes(self.buffer.copy(self.buffer.integer(self.magic.topic_length_size))))
-        self._read_properties()
+        length = self.buffer.integer(_PROPERTIES_LENGTH_SIZE)
+        if length > 0:
+            text = decode_text(bytes(self.buffer.copy(length)))
+            self.properties = parse_properties(text, PropertyParser.of_release(self.rules.release))
         if check_dup_info and features.checks_dup_info:
             self._check_dup_info()
         tags = self._tags_code()
@@ -208,12 +211,6 @@ class _Parts:
             self.buffer.skip(length)
         elif body_crc(self.buffer.copy(length)) != self.head["body_crc"] and check_crc:
             raise _UnreadableError
-
-    def _read_properties(self) -> None:
-        length = self.buffer.integer(_PROPERTIES_LENGTH_SIZE)
-        if length > 0:
-            text = decode_text(bytes(self.buffer.copy(length)))
-            self.properties = parse_properties(text, PropertyParser.of_release(self.rules.release))
 
     def _check_dup_info(self) -> None:
         """Check the number of parts, counted as ``String.split("_")`` does, which drops empty ones at the end."""
