@@ -90,7 +90,12 @@ def archive_segments(archive: Segment, notes: list[str]) -> list[Segment]:
         _check_logs(archive, found, len(log))
     if ignored > _MOST_NOTES:
         notes.append(f"ignored {ignored - _MOST_NOTES} other files in {archive.path}: {NAME_RULE}.")
-    return _one_log(archive, found)
+    chosen = next((log for directory, log in found.items() if directory), found.get(""))
+    if chosen is None:
+        raise StoreNotFoundError(
+            f"nothing to read: no segment file in {archive.path} ({NAME_RULE}; a store has them in {COMMIT_LOG}/)."
+        )
+    return sorted(chosen.values(), key=lambda segment: segment.start_offset)
 
 
 def _shown(name: str) -> str:
@@ -109,15 +114,6 @@ def _check_logs(archive: Segment, found: dict[str, dict[str, Segment]], segments
         )
     if segments > _MOST_SEGMENTS:
         raise SegmentLayoutError(f"{archive.path} has more than {_MOST_SEGMENTS} segments: expected a store. Unpack it")
-
-
-def _one_log(archive: Segment, found: dict[str, dict[str, Segment]]) -> list[Segment]:
-    log = next((log for directory, log in found.items() if directory), found.get(""))
-    if log is None:
-        raise StoreNotFoundError(
-            f"nothing to read: no segment file in {archive.path} ({NAME_RULE}; a store has them in {COMMIT_LOG}/)."
-        )
-    return sorted(log.values(), key=lambda segment: segment.start_offset)
 
 
 def _check_member(archive: Segment, member: TarInfo, directory: str) -> None:

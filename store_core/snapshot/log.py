@@ -99,7 +99,9 @@ class Log:
             raise nothing_at(places, notes)
         if packed == "refused":
             check_plain(found)
-        segments = _without_empty_tail(_with_expanded_sizes(without_twins(found, notes)), notes)
+        segments = _with_expanded_sizes(without_twins(found, notes))
+        while segments and not segments[-1].size:
+            notes.append(f"ignored the empty file {segments.pop().path}.")
         for note in notes:
             if told is None or note not in told:
                 _log.warning(note)
@@ -331,13 +333,6 @@ def _with_expanded_sizes(segments: list[Segment]) -> list[Segment]:
 def _is_same(one: Segment, other: Segment) -> bool:
     is_plain = all(each.remote is None and not each.archive for each in (one, other))
     return one.path == other.path or (is_plain and Path(one.path).samefile(other.path))
-
-
-def _without_empty_tail(segments: list[Segment], notes: list[str]) -> list[Segment]:
-    while segments and not segments[-1].size:
-        notes.append(f"ignored the empty file {segments[-1].path}.")
-        segments = segments[:-1]
-    return segments
 
 
 def _pair_problem(before: Segment, after: Segment, size: int) -> SegmentLayoutError | None:

@@ -64,7 +64,10 @@ class LogLookup:
     def get_message(self, physical_offset: int, size: int) -> memoryview | None:
         """Return a view of a record (``CommitLog.getMessage``); None if there is none of that size."""
         record = self._select(physical_offset, size) if size >= MIN_RECORD_SIZE else None
-        return record if record is not None and _is_record(record) else None
+        if record is None:
+            return None
+        found, magic = read_frame(record, 0)
+        return record if found == len(record) and magic in _MAGICS else None
 
     def look_message_by_offset(self, physical_offset: int) -> memoryview | None:
         """Return a view of the record at an offset (``DefaultMessageStore.lookMessageByOffset``), or None."""
@@ -84,11 +87,6 @@ class LogLookup:
             return None
         file = self._queue.find_mapped_file_by_offset(physical_offset)
         return file.select(physical_offset - file.file_from_offset, size) if file is not None else None
-
-
-def _is_record(view: memoryview) -> bool:
-    size, magic = read_frame(view, 0)
-    return size == len(view) and magic in _MAGICS
 
 
 _BLOCK: Final = 40

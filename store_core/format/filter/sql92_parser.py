@@ -508,7 +508,13 @@ class _Sql92Parser:
 
     def _applied(self, waiting: _Waiting, right: _Operand) -> _Operand:
         if waiting.function is None:
-            return self._prefixed(waiting.token, right)
+            if waiting.token.kind == "+":
+                return right
+            is_not = waiting.token.kind == "NOT"
+            if is_not:
+                self._as_boolean(right)
+            self._steps.append(Apply(logical_not if is_not else negate))
+            return _Operand(_Kind.BOOLEAN if is_not else _Kind.OTHER, right.start, waiting.token)
         if waiting.level < _EQUALITY:
             self._as_boolean(right)
         elif waiting.level == _EQUALITY:
@@ -521,14 +527,6 @@ class _Sql92Parser:
         if waiting.level == _COMPARISON and waiting.function in _LOGIC:
             self._steps.append(DropBelow())
         return _Operand(_Kind.BOOLEAN, waiting.left.start, waiting.token)
-
-    def _prefixed(self, token: Token, operand: _Operand) -> _Operand:
-        if token.kind == "+":
-            return operand
-        if token.kind == "NOT":
-            self._as_boolean(operand)
-        self._steps.append(Apply(logical_not if token.kind == "NOT" else negate))
-        return _Operand(_Kind.BOOLEAN if token.kind == "NOT" else _Kind.OTHER, operand.start, token)
 
     def _check_equated(self, left: _Operand, right: _Operand) -> None:
         """Refuse the literal NULL, and TRUE or FALSE to the left of a string or number."""

@@ -286,7 +286,12 @@ def _refuse_sizes(rules: EncodeRules, body: int, properties: int, record: int) -
         if rules.features.refuses_long_properties_before_append:
             return Refusal(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, reason)
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.PROPERTIES_SIZE_EXCEEDED)
-    return _refuse_body(rules, body, record) if rules.features.limits_bodies else _refuse_record(rules, record)
+    if rules.features.limits_bodies:
+        return _refuse_body(rules, body, record)
+    if record <= rules.max_message_size:
+        return None
+    reason = f"a record of {record} bytes, at most {rules.max_message_size} are allowed"
+    return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
 
 
 def _refuse_body(rules: EncodeRules, body: int, record: int) -> Refusal | None:
@@ -297,13 +302,6 @@ def _refuse_body(rules: EncodeRules, body: int, record: int) -> Refusal | None:
         reason = f"a record of {record} bytes, at most {limit + ENCODER_RESERVE} are allowed"
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
     return None
-
-
-def _refuse_record(rules: EncodeRules, record: int) -> Refusal | None:
-    if record <= rules.max_message_size:
-        return None
-    reason = f"a record of {record} bytes, at most {rules.max_message_size} are allowed"
-    return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, NoReturn, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from store_core.errors import FilterError, InvalidOptionError
 from store_core.files.storage import NO_SETTINGS, StorageSettings
@@ -177,7 +177,8 @@ class ReadOptions:
             If a name is unknown (the message suggests the nearest), a value is invalid, or two options contradict.
         """
         for name in named.keys() - OPTION_PARSERS.keys():
-            _refuse_name(name)
+            known = did_you_mean(name, OPTION_PARSERS) or f"the options are {', '.join(OPTION_PARSERS)}"
+            raise InvalidOptionError(f"unknown option {name!r}; {known}")
         zone = named.get("time_zone")
         time = partial(store_time, zone=None if zone is None else parse_zone("time_zone", zone))
         parsers: dict[str, OptionParser] = {**OPTION_PARSERS, **dict.fromkeys(TIMES, time)}
@@ -272,11 +273,6 @@ class ReadOptions:
     def property_parser(self) -> PropertyParser:
         """How the chosen release parses a properties string."""
         return PropertyParser.of_release(self.release)
-
-
-def _refuse_name(name: str) -> NoReturn:
-    known = did_you_mean(name, OPTION_PARSERS) or f"the options are {', '.join(OPTION_PARSERS)}"
-    raise InvalidOptionError(f"unknown option {name!r}; {known}")
 
 
 def _check_pairs(options: ReadOptions) -> None:

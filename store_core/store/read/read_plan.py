@@ -180,7 +180,10 @@ class _Planner:
         self._times: dict[Segment, int | None] = {}
 
     def plan(self, traffic: TrafficOf) -> ReadPlan:
-        self._check_layout()
+        for problem in self._listed.problems:
+            if self._options.is_strict:
+                raise problem
+            self._note(problem.problem, LEFT_OUT)
         whole = [
             self._whole(segment, following) for segment, following in zip_longest(self._segments, self._segments[1:])
         ]
@@ -201,7 +204,11 @@ class _Planner:
         return {**self._looked_up.chains, **self.walked}
 
     def _requested(self, parts: Sequence[ReadRange]) -> list[ReadRange]:
-        clipped = (self._clip(part) for part in parts)
+        begin, end = self._bounds()
+        clipped = (
+            replace(part, begin=max(part.begin, begin), end=part.end if end is None else min(part.end, end))
+            for part in parts
+        )
         return self._within_time([part for part in clipped if part.begin < part.end])
 
     def _look_up(self, whole: Sequence[ReadRange]) -> LookedUp:
@@ -228,12 +235,6 @@ class _Planner:
     def _note(self, text: str, extra: dict[str, bool] | None = None) -> None:
         self._notes.append(text)
         _log.warning(text, extra=extra)
-
-    def _check_layout(self) -> None:
-        for problem in self._listed.problems:
-            if self._options.is_strict:
-                raise problem
-            self._note(problem.problem, LEFT_OUT)
 
     def _whole(self, segment: Segment, following: Segment | None) -> ReadRange:
         """Make the range of a whole segment; if too long, it ends where the next begins, so that no row repeats."""
@@ -350,11 +351,6 @@ class _Planner:
         if position is None:
             return begin, end
         return max(begin, position), position + 1 if end is None else min(end, position + 1)
-
-    def _clip(self, part: ReadRange) -> ReadRange:
-        """Narrow a range to the requested physical offsets."""
-        begin, end = self._bounds()
-        return replace(part, begin=max(part.begin, begin), end=part.end if end is None else min(part.end, end))
 
     def _first_times(self, segments: Sequence[Segment]) -> list[int | None]:
         """Return when the first records of segments were stored, which is read once, and from elsewhere in parallel."""
