@@ -290,7 +290,11 @@ class CleanCommitLogService(CleanService):
     def run_once(self) -> None:
         """Do one round: delete expired files, then retry one that could not be deleted before."""
         self.delete_expired_files()
-        self._retry_first_file()
+        now = self._clock.monotonic()
+        interval = self._config.redelete_hanged_file_interval / _MS
+        if self._last_retry is None or now - self._last_retry > interval:
+            self._last_retry = now
+            self._queue.retry_delete_first_file()
 
     def delete_expired_files(self) -> int:
         """Delete expired files if there is a reason to, and return their number."""
@@ -316,14 +320,6 @@ class CleanCommitLogService(CleanService):
             _LOG.error("a disk is over %d %%: the store takes no more messages", self._space.limits.warning)
         elif not verdict.is_full and self._flags.clear(RunningFlag.DISK_FULL):
             _LOG.info("the disks have room again: the store takes messages")
-
-    def _retry_first_file(self) -> None:
-        """Retry deleting the first file if that failed before, every ``redeleteHangedFileInterval``."""
-        now = self._clock.monotonic()
-        interval = self._config.redelete_hanged_file_interval / _MS
-        if self._last_retry is None or now - self._last_retry > interval:
-            self._last_retry = now
-            self._queue.retry_delete_first_file()
 
 
 def needs_correction(queue: BatchConsumeQueue, min_physical_offset: int, *, is_deep: bool) -> bool:

@@ -187,15 +187,12 @@ class LogAdoption:
                 error,
             )
         if self._commit_log.running_flags.is_writeable:
-            self._advance_checkpoint(store_timestamp)
-
-    def _advance_checkpoint(self, store_timestamp: int) -> None:
-        log_time, queue_time = self._times_before
-        self._set_checkpoint_times(
-            max(log_time, store_timestamp), max(queue_time, self._checkpoint.logics_msg_timestamp)
-        )
-        flushed, _ = self._queues_before
-        self._checkpoint.logics_physical_offset = max(flushed, self._checkpoint.logics_physical_offset)
+            log_time, queue_time = self._times_before
+            self._set_checkpoint_times(
+                max(log_time, store_timestamp), max(queue_time, self._checkpoint.logics_msg_timestamp)
+            )
+            flushed, _ = self._queues_before
+            self._checkpoint.logics_physical_offset = max(flushed, self._checkpoint.logics_physical_offset)
 
     def _set_checkpoint_times(self, log_time: int, queue_time: int) -> None:
         self._checkpoint.physic_msg_timestamp, self._checkpoint.logics_msg_timestamp = log_time, queue_time

@@ -133,15 +133,12 @@ class Dispatcher:
             batch = mapped
             for request in batch.requests():
                 self.queues.put(request)
-        self._build_indexes(batch)
-        self.dispatched += len(batch)
-        return batch
-
-    def _build_indexes(self, batch: DispatchBatch) -> None:
         if self._beside is None:
             self.index.build_indexes(batch)
         else:  # the queues have already computed the shared columns, so the threads never compute the same one
             self._beside.build(batch)
+        self.dispatched += len(batch)
+        return batch
 
     @staticmethod
     def _with_bit_maps(batch: DispatchBatch, filter_bit_map: FilterBitMap) -> DispatchBatch | None:
