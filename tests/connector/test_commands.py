@@ -52,6 +52,20 @@ def no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", "/no/such/jdk")
 
 
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.json"
+    path.write_text('{"topic": "t", "body": "x"}\n')
+    return path
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    log = LogBuilder(4096)
+    log.append(b"x")
+    return log.write(tmp_path / "store")
+
+
 def test_the_demo_lists_all_exit_codes_in_its_help(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         demo.main(["--help"])
@@ -178,13 +192,8 @@ def test_the_demo_s_error_can_t_change_a_terminal(capsys: pytest.CaptureFixture[
 
 
 def test_without_java_every_command_that_needs_spark_says_so_and_does_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Path, rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    log = LogBuilder(4096)
-    log.append(b"x")
-    store = log.write(tmp_path / "store")
-    rows = tmp_path / "rows.json"
-    rows.write_text('{"topic": "t", "body": "x"}\n')
     before = sorted(tmp_path.rglob("*"))
     expected = (
         "/no/such/jdk/bin/java does not exist. Spark needs Java 17 or later; install a JDK, or set JAVA_HOME to one\n"
@@ -318,18 +327,6 @@ def _join_copies() -> None:
 # ---- paths
 
 
-@pytest.fixture
-def without_permission(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(os, "access", lambda *_: False)
-
-
-@pytest.fixture
-def rows(tmp_path: Path) -> Path:
-    path = tmp_path / "rows.json"
-    path.write_text('{"topic": "t", "body": "x"}\n')
-    return path
-
-
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -369,13 +366,10 @@ def test_a_wrong_option_of_reading_is_told_before_spark_is_started_and_before_a_
     assert "option filter" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("without_permission")
 def test_missing_permissions_are_told_before_spark_is_started(
-    rows: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    rows: Path, store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    log = LogBuilder(4096)
-    log.append(b"x")
-    store = log.write(tmp_path / "store")
+    monkeypatch.setattr(os, "access", lambda *_: False)
     runs = [
         (functools.partial(append, [str(tmp_path / "new"), "--json", str(rows)]), f"{rows} can't be read"),
         (
@@ -391,11 +385,9 @@ def test_missing_permissions_are_told_before_spark_is_started(
         assert says in capsys.readouterr().err
 
 
-def test_a_report_of_a_rebuild_needs_a_directory(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    log = LogBuilder(4096)
-    log.append(b"x")
-    store = log.write(tmp_path / "store")
-
+def test_a_report_of_a_rebuild_needs_a_directory(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert rebuild_consume_queue([str(store), "--verify", "--json", str(tmp_path / "nowhere" / "r.json")]) == 2
     assert "Create it, or give another file" in capsys.readouterr().err
 

@@ -148,13 +148,6 @@ def test_views_are_not_written(viewed: Path) -> None:
         made.writer(made.schema(), overwrite=False)
 
 
-def test_views_are_not_streams(viewed: Path) -> None:
-    made = source(viewed, view="topics")
-
-    with pytest.raises(StoreError, match="view 'topics' is read by spark"):
-        made.streamReader(made.schema()).initialOffset()
-
-
 def test_an_empty_plan_gives_no_rows(viewed: Path) -> None:
     made = source(viewed, view="topics", topic="none")
     reader = made.reader(made.schema())

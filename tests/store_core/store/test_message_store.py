@@ -267,6 +267,7 @@ def test_full_disk_is_told_and_passes(flush: str, tmp_path: Path, disk: FaultyFi
 def test_a_flush_that_found_no_room_ends_the_writing_until_the_store_is_opened_again(
     tmp_path: Path, disk: FaultyFileSystem, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """RocketMQ counts the bytes as flushed and goes on; what the system dropped is then lost without a word."""
     synchronous = config(flush_disk_type="SYNC_FLUSH")
     with DefaultMessageStore.open(tmp_path, synchronous, file_system=disk) as store:
         disk.fail("sync", errno.ENOSPC)

@@ -431,21 +431,3 @@ def test_puts_go_on_when_a_full_disk_has_room_again(
     assert [PutMessageStatus.UNKNOWN_ERROR] * 2 == full
     assert [PutMessageStatus.PUT_OK] * 2 == after
     assert 2 == len(messages_of(tmp_path / "commitlog"))
-
-
-def test_after_a_failed_flush_the_log_says_to_open_the_store_again(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    """RocketMQ counts the bytes as flushed and goes on; what the system dropped is then lost without a word."""
-    disk = FaultyFileSystem()
-    config = MessageStoreConfig(mapped_file_size_commit_log=1 << 16, flush_disk_type="SYNC_FLUSH")
-    with DefaultMessageStore.open(tmp_path, config, file_system=disk) as store:
-        disk.fail("sync", errno.ENOSPC)
-        failed = store.put_message(message()).status
-        disk.heal()
-        refused = store.put_message(message()).status
-
-    assert (PutMessageStatus.FLUSH_DISK_TIMEOUT, PutMessageStatus.SERVICE_NOT_AVAILABLE) == (failed, refused)
-    assert "Make room, or mend the disk, then close the store and open it again" in caplog.text
-    with DefaultMessageStore.open(tmp_path, config) as store:
-        assert PutMessageStatus.PUT_OK is store.put_message(message()).status

@@ -72,12 +72,6 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, LogBuilder]:
     return root, log
 
 
-@pytest.fixture
-def _cheap_requests(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave gaps out that are longer than four records, as in `_LARGE`."""
-    monkeypatch.setattr(remote_bytes, "NEAR", 16 << 10)
-
-
 _LARGE: Final = LookUpCosts(least_log=0, per_request=16 << 10)
 """As if requests were cheap, so that 16 MiB are a large log."""
 
@@ -113,8 +107,11 @@ def test_a_queue_is_read_by_its_units(server: ObjectStore, large: tuple[Path, Lo
     assert size < 16 * _MIB / 4
 
 
-@pytest.mark.usefixtures("_cheap_requests")
-def test_a_message_is_read_by_its_key(server: ObjectStore, large: tuple[Path, LogBuilder]) -> None:
+def test_a_message_is_read_by_its_key(
+    server: ObjectStore, large: tuple[Path, LogBuilder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Requests are cheap: gaps are left out that are longer than four records, as in `_LARGE`.
+    monkeypatch.setattr(remote_bytes, "NEAR", 16 << 10)
     root, _ = large
     url = server.upload(root, "by-key")
     plan, rows, size, gets = _moved(server, url, key="k1000")
