@@ -80,10 +80,6 @@ def test_it_says_its_version() -> None:
     assert f"commitlog, version {__version__}\n" == call("--version").text
 
 
-def test_an_unknown_command_is_wrong_usage() -> None:
-    assert ExitCode.USAGE == call("dog").code
-
-
 @pytest.mark.parametrize(
     ("words", "nearest"),
     [
@@ -188,19 +184,12 @@ def is_answer(name: str) -> bool:
     return ":" in _BY_NAME[name].module
 
 
-def test_help_imports_nothing_of_what_a_command_does(tmp_path: Path) -> None:
-    others = [[name, "--help"] for name in COMMANDS if not is_answer(name)]
-    imported = imports_of([[name, "--help"] for name in COMMANDS if is_answer(name)], tmp_path)
+@pytest.mark.parametrize(("option", "alone"), [("--help", "--help"), ("--no-such-option", "dog")])
+def test_help_and_a_wrong_option_import_nothing_of_what_a_command_does(option: str, alone: str, tmp_path: Path) -> None:
+    others = [[name, option] for name in COMMANDS if not is_answer(name)]
+    imported = imports_of([[name, option] for name in COMMANDS if is_answer(name)], tmp_path)
 
-    assert set() == imports_of([["--help"], *others], tmp_path)
-    assert {"numpy", "pyarrow"} >= {name for name in imported if not name.startswith("store_core.answers")}
-
-
-def test_a_wrong_option_is_found_before_anything_is_read(tmp_path: Path) -> None:
-    others = [[name, "--no-such-option"] for name in COMMANDS if not is_answer(name)]
-    imported = imports_of([[name, "--no-such-option"] for name in COMMANDS if is_answer(name)], tmp_path)
-
-    assert set() == imports_of([["dog"], *others], tmp_path)
+    assert set() == imports_of([[alone], *others], tmp_path)
     assert {"numpy", "pyarrow"} >= {name for name in imported if not name.startswith("store_core.answers")}
 
 

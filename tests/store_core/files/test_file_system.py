@@ -5,10 +5,7 @@ from __future__ import annotations
 
 import errno
 import os
-import subprocess
-import sys
 import threading
-from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING
 
@@ -16,9 +13,12 @@ import pytest
 
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, OsOpenFile, UnsyncedNames, write_all
+from tests.short_lived import run_python
 from tests.store_core.fakes import SyncingDisk, descriptors
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.store_core.fakes import FaultyFileSystem
 
 
@@ -285,12 +285,7 @@ def callback(offset, view, room):
 result = file.append_with(callback)
 print(result.status.name, file.write_error.errno, file.wrote_position, any(path.read_bytes()))
 """
-    root = Path(__file__).parents[3]
-    done = subprocess.run(  # noqa: S603
-        [sys.executable, "-c", program], cwd=root, capture_output=True, text=True, check=False, timeout=60
-    )
-
-    assert done.stdout.split() == ["UNKNOWN_ERROR", str(errno.EFBIG), "0", "False"], done.stderr
+    assert run_python(program, tmp_path).split() == ["UNKNOWN_ERROR", str(errno.EFBIG), "0", "False"]
 
 
 def test_the_machines_clock_goes_on() -> None:

@@ -153,14 +153,11 @@ def test_a_request_by_hand_spares_young_files(tmp_path: Path) -> None:
     assert 6 == store.hours_later(71)
 
 
-@pytest.mark.parametrize(("percent", "left"), [(75, 6), (76, 1)])
-def test_over_the_limit_of_deletion_old_files_go_at_any_hour(tmp_path: Path, percent: int, left: int) -> None:
-    assert left == full(tmp_path, percent).hours_later(75)
-
-
-@pytest.mark.parametrize(("percent", "left"), [(85, 6), (86, 1)])
-def test_over_the_forcible_limit_young_files_go(tmp_path: Path, percent: int, left: int) -> None:
-    assert left == full(tmp_path, percent).hours_later(1)
+@pytest.mark.parametrize(("percent", "age", "left"), [(75, 75, 6), (76, 75, 1), (85, 1, 6), (86, 1, 1)])
+def test_over_the_limit_of_deletion_old_files_go_at_any_hour_and_over_the_forcible_one_young_ones(
+    tmp_path: Path, percent: int, age: int, left: int
+) -> None:
+    assert left == full(tmp_path, percent).hours_later(age)
 
 
 def test_young_files_stay_where_forcible_cleaning_is_off(tmp_path: Path) -> None:

@@ -217,18 +217,14 @@ def test_put_of_5x_asks_no_replica(tmp_path: Path, settings: dict[str, Any], sen
     assert [] == replicas.asked
 
 
-def test_synchronous_master_of_5x_waits_for_its_copies(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("settings", "timeout"), [({"in_sync_replicas": 2}, 3000), ({"release": "4.3"}, 5000), ({"release": "4.9"}, 3000)]
+)
+def test_synchronous_master_waits_for_its_copies_and_up_to_4_9_for_one_slave(
+    tmp_path: Path, settings: dict[str, Any], timeout: int
+) -> None:
     replicas = StubReplicas()
-    log = replicated(tmp_path, replicas, in_sync_replicas=2)
-
-    assert OK is log.put_message(message()).status
-    assert [(log.log.max_offset, 2, 3000)] == replicas.asked
-
-
-@pytest.mark.parametrize(("release", "timeout"), [("4.3", 5000), ("4.9", 3000)])
-def test_synchronous_master_of_4x_waits_for_one_slave(tmp_path: Path, release: str, timeout: int) -> None:
-    replicas = StubReplicas()
-    log = replicated(tmp_path, replicas, release=release)
+    log = replicated(tmp_path, replicas, **settings)
 
     assert OK is log.put_message(message()).status
     assert [(log.log.max_offset, 2, timeout)] == replicas.asked

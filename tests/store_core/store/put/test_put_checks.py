@@ -60,20 +60,18 @@ OLD = pytest.mark.parametrize("release", ["4.3", "4.9"])
 
 
 @ALL
-def test_shut_down_store_refuses(store: Callable[..., Store], release: str) -> None:
-    shut = store(release=release)
-    shut.state.is_shutdown = True
+@pytest.mark.parametrize(
+    ("state", "value", "expected"),
+    [("is_shutdown", True, UNAVAILABLE), ("is_writeable", False, UNAVAILABLE), ("is_os_page_cache_busy", True, BUSY)],
+)
+def test_store_that_is_shut_down_or_not_writeable_or_busy_refuses(
+    store: Callable[..., Store], release: str, state: str, value: bool, expected: PutMessageStatus
+) -> None:
+    refusing = store(release=release)
+    setattr(refusing.state, state, value)
 
-    assert UNAVAILABLE is shut.status(message())
-    assert UNAVAILABLE is shut.batch_status(client_batch([message()]))
-
-
-@ALL
-def test_store_that_is_not_writeable_refuses(store: Callable[..., Store], release: str) -> None:
-    fenced = store(release=release)
-    fenced.state.is_writeable = False
-
-    assert UNAVAILABLE is fenced.status(message())
+    assert expected is refusing.status(message())
+    assert expected is refusing.batch_status(client_batch([message()]))
 
 
 @ALL
@@ -90,14 +88,6 @@ def test_bare_store_of_5_3_checks_none_of_this(store: Callable[..., Store]) -> N
     bare.state.is_writeable = False
 
     assert OK is bare.status(message())
-
-
-@ALL
-def test_busy_page_cache_refuses(store: Callable[..., Store], release: str) -> None:
-    busy = store(release=release)
-    busy.state.is_os_page_cache_busy = True
-
-    assert BUSY is busy.status(message())
 
 
 @pytest.mark.parametrize(("release", "expected"), [("4.3", ILLEGAL), ("4.9", BUSY), ("5.3", ILLEGAL)])
@@ -221,22 +211,14 @@ def test_delayed_messages_wait_in_the_queue_of_their_level(
 
 
 @ALL
-@pytest.mark.parametrize("sys_flag", [4, 12])
-def test_prepared_and_rolled_back_messages_are_not_delayed(
-    store: Callable[..., Store], release: str, sys_flag: int
+@pytest.mark.parametrize(("sys_flag", "topic"), [(4, "orders"), (12, "orders"), (8, "SCHEDULE_TOPIC_XXXX")])
+def test_of_a_transaction_s_messages_only_the_committed_are_delayed(
+    store: Callable[..., Store], release: str, sys_flag: int, topic: str
 ) -> None:
     taken = store(release=release)
     taken.status(message(delay_level=3, sys_flag=sys_flag))
 
-    assert "orders" == taken.log.messages[0].topic
-
-
-@ALL
-def test_committed_messages_are_delayed(store: Callable[..., Store], release: str) -> None:
-    taken = store(release=release)
-    taken.status(message(delay_level=3, sys_flag=8))
-
-    assert "SCHEDULE_TOPIC_XXXX" == taken.log.messages[0].topic
+    assert topic == taken.log.messages[0].topic
 
 
 @ALL
@@ -291,19 +273,17 @@ def test_timed_messages_are_due_at_a_step_before(store: Callable[..., Store], na
 
 
 @pytest.mark.parametrize(
-    ("properties", "expected"),
+    "properties",
     [
-        ({"TIMER_DELAY_SEC": "259201"}, PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL),
-        ({"TIMER_DELAY_SEC": "soon"}, PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL),
-        ({"TIMER_DELIVER_MS": "9" * 19}, PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL),
-        ({"TIMER_DELIVER_MS": "9" * 20}, PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL),
-        ({"TIMER_DELIVER_MS": "1", "TIMER_DEL_UNIQKEY": "k"}, PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL),
+        {"TIMER_DELAY_SEC": "259201"},
+        {"TIMER_DELAY_SEC": "soon"},
+        {"TIMER_DELIVER_MS": "9" * 19},
+        {"TIMER_DELIVER_MS": "9" * 20},
+        {"TIMER_DELIVER_MS": "1", "TIMER_DEL_UNIQKEY": "k"},
     ],
 )
-def test_timers_that_make_no_sense_are_refused(
-    store: Callable[..., Store], properties: dict[str, str], expected: PutMessageStatus
-) -> None:
-    assert (expected, None) == timed(store(), **properties)
+def test_timers_that_make_no_sense_are_refused(store: Callable[..., Store], properties: dict[str, str]) -> None:
+    assert (PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL, None) == timed(store(), **properties)
 
 
 @pytest.mark.parametrize("properties", [{"TIMER_DELIVER_MS": "1"}, {"TIMER_DELAY_SEC": "5", "TIMER_OUT_MS": "1"}])
