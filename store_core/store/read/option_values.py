@@ -62,15 +62,14 @@ class OffsetBound:
 
 
 def parse_names(name: str, value: object) -> tuple[str, ...]:
-    """Parse a comma-separated list, the text of a list, or accept a sequence of strings."""
+    """Parse a comma-separated list, around whose names blanks are allowed, or take those of a list as they are."""
     value = listed(name, value, "names, separated by commas")
-    items = value.split(",") if isinstance(value, str) else value
+    items = [item.strip() for item in value.split(",")] if isinstance(value, str) else value
     if not isinstance(items, list | tuple) or not all(isinstance(item, str) for item in items):
         refuse_value(name, value, "names, separated by commas")
-    texts = tuple(item.strip() for item in items)
-    if not texts or not all(texts):
+    if not items or not all(items):
         refuse_value(name, value, "names, separated by commas, none of them empty")
-    return texts
+    return tuple(items)
 
 
 def _topics(name: str, value: object) -> tuple[str, ...]:

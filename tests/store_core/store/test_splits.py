@@ -48,7 +48,12 @@ def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def write(log: Log, directory: Path) -> Path:
-    """Write the log as a segment; a second one, if any, has a single record and closes the first."""
+    """Write the log as a segment; a second one, if any, has a single record and closes the first.
+
+    They are segments by their place: elsewhere twenty bytes of garbage may be those of a consume queue.
+    """
+    directory /= "commitlog"
+    directory.mkdir(exist_ok=True)
     for other in directory.iterdir():
         other.unlink()
     (directory / f"{log.start_offset:020d}").write_bytes(log.data)

@@ -260,6 +260,17 @@ def test_errors_of_reading_are_those_of_the_reader(tmp_path: Path) -> None:
         sql("SELECT count(*) FROM messages", tmp_path / "store").read_all()
 
 
+def test_a_name_that_begins_with_a_blank_is_another_one(tmp_path: Path) -> None:
+    log = LogBuilder(4096)
+    for topic in ("lead", " lead", " lead"):
+        log.append(b"x", topic=topic)
+    log.write(tmp_path)
+
+    assert [(2,)] == _rows("SELECT count(*) FROM messages WHERE topic = ' lead'", tmp_path)
+    assert 2 == read_messages(tmp_path, topic=[" lead"]).read_all().num_rows
+    assert 1 == read_messages(tmp_path, topic=" lead").read_all().num_rows
+
+
 def test_options_reach_the_reader(tmp_path: Path) -> None:
     log = LogBuilder(4096)
     log.append_all(b"one", b"two", b"three")
