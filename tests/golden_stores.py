@@ -16,6 +16,7 @@ import tarfile
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache, lru_cache
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -143,7 +144,9 @@ class UnpackedStore:
     def segments(self) -> list[Path]:
         """The commit log's files in order."""
         directories = (self.root / "commitlog", *self.root.glob("dledger-*/data"))
-        return sorted((path for each in directories if each.is_dir() for path in each.iterdir()), key=_by_name)
+        return sorted(
+            (path for each in directories if each.is_dir() for path in each.iterdir()), key=attrgetter("name")
+        )
 
     @property
     def conf(self) -> dict[str, str]:
@@ -228,10 +231,6 @@ def _expected(store: UnpackedStore, decompress: bool) -> list[Row]:
     codes = {line["properties"].get("TAGS"): line["dispatch"]["tagsCode"] for line in lines if not _is_delayed(line)}
     size = store.segments[0].stat().st_size
     return [_row(line, codes, size, decompress=decompress) for line in lines]
-
-
-def _by_name(path: Path) -> str:
-    return path.name
 
 
 def _is_delayed(line: dict[str, Any]) -> bool:

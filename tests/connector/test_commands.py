@@ -258,7 +258,9 @@ def test_lines_that_are_no_news_are_dropped_and_all_others_passed_on(capfd: pyte
         subprocess.run([sys.executable, "-c", _SAYS], check=True)  # noqa: S603 -- this Python
     sys.stderr.write("after\n")
     # The copying thread waits only for the end of the pipe, which is closed by now.
-    _join_copies()
+    for thread in threading.enumerate():
+        if thread.name == "java-stderr":
+            thread.join(10)
 
     assert sorted(capfd.readouterr().err.split()) == ["after", "news"]
 
@@ -316,12 +318,6 @@ def test_errors_of_queries_are_not_logged_unless_somebody_made_the_log(before: s
     done = subprocess.run(program, check=True, capture_output=True, text=True)  # noqa: S603 -- this Python
 
     assert lines == len(done.stderr.splitlines())
-
-
-def _join_copies() -> None:
-    for thread in threading.enumerate():
-        if thread.name == "java-stderr":
-            thread.join(10)
 
 
 # ---- paths

@@ -243,14 +243,10 @@ def test_every_row_is_a_message_or_refused_whatever_it_holds(rows: pa.RecordBatc
             list(RowEncoder(parse(**options), 0, 5).encode(rows))
 
 
-def encoded_bytes(rows: pa.RecordBatch) -> list[bytes]:
-    return [each.records.data.tobytes() for each in RowEncoder(parse(), 0, 5).encode(rows)]
-
-
 @given(st.lists(st.integers(0, 300), min_size=1, max_size=30), st.integers(1, 2000))
 def test_rows_of_many_bytes_are_encoded_in_parts(sizes: list[int], most_bytes: int) -> None:
     rows = batch(topic=["t"] * len(sizes), body=["x" * size for size in sizes], queue_id=[0] * len(sizes))
-    whole = encoded_bytes(rows)
+    whole = [each.records.data.tobytes() for each in RowEncoder(parse(), 0, 5).encode(rows)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(row_encoder, "_MOST_BYTES", most_bytes)
         parts = list(RowEncoder(parse(), 0, 5).encode(rows))

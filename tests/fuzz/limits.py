@@ -79,21 +79,17 @@ def _random(seed: int, number: int) -> Random:
     return Random((seed * _GOLDEN + number) & ((1 << 64) - 1))
 
 
-def run_target(target: Target, seed: int, cases: int, first: int = 0, *, until: float = float("inf")) -> Outcome:
+def run_target(target: Target, seed: int, cases: int, *, until: float = float("inf")) -> Outcome:
     """Run cases of a target in processes of their own; after one that ends a process, go on with the next one.
 
-    * `first`: Number of the first case.
     * `until`: `time.monotonic` at which to stop.
     """
-    outcome, number = Outcome(target.name), first
-    while number < first + cases and len(outcome.failures) < _MOST_FAILURES and time.monotonic() < until:
-        with tempfile.TemporaryDirectory(prefix="fuzz-", dir=_memory_disk()) as directory:
-            number = _run_process(target, seed, (number, first + cases), Path(directory), until, outcome)
+    memory_disk = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 -- faster, if it is there
+    outcome, number = Outcome(target.name), 0
+    while number < cases and len(outcome.failures) < _MOST_FAILURES and time.monotonic() < until:
+        with tempfile.TemporaryDirectory(prefix="fuzz-", dir=memory_disk) as directory:
+            number = _run_process(target, seed, (number, cases), Path(directory), until, outcome)
     return outcome
-
-
-def _memory_disk() -> str | None:
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 -- faster, if it is there
 
 
 def _run_process(

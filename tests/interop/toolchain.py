@@ -20,13 +20,15 @@ RELEASES: Final[dict[str, str]] = {name: rules.judge for name, rules in RELEASE_
 """The RocketMQ version for each value of option `release`."""
 
 _SOURCES: Final = {
+    "4.3.0": ("common", "4", "4.3.0"),
+    "4.9.7": ("common", "4", "4.9.7"),
     "5.3.3": ("common", "5", "5.3.3"),
     "5.3.4": ("common", "5"),
     "5.4.0": ("common", "5"),
     "5.5.0": ("common", "5"),
     "5.5.1": ("common", "5"),
 }
-"""Folders of the harness for a version, where they are not ``common`` and its own."""
+"""Folders of the harness for a version."""
 
 _BEHIND: Final = {"5.3.4": "5.3.3"}
 """The version whose jars come after those of another: 5.3.4 needs one class that 5.4.0, of its other parts, dropped."""
@@ -96,7 +98,7 @@ def _jars(version: str) -> Path:
 
 
 def _classes(version: str, jars: Path) -> Path:
-    folders = _SOURCES.get(version, ("common", version))
+    folders = _SOURCES[version]
     sources = sorted(path for folder in folders for path in _JAVA.glob(f"{folder}/**/*.java"))
 
     def compile_into(directory: Path) -> None:

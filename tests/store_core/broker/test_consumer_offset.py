@@ -34,10 +34,6 @@ def offsets(tmp_path: Path) -> ConsumerOffsetManager:
     return ConsumerOffsetManager(tmp_path, FaultyFileSystem(), FakeClock())
 
 
-def release_4(root: Path) -> ConsumerOffsetManager:
-    return ConsumerOffsetManager(root, FaultyFileSystem(), FakeClock(), "4.9")
-
-
 def commit(offsets: ConsumerOffsetManager, offset: int, queue_id: int = 0, topic: str = "orders") -> None:
     offsets.commit_offset("10.0.0.1:4711", "billing", topic, queue_id, offset)
 
@@ -194,7 +190,7 @@ def test_the_file_is_what_fastjson_writes(offsets: ConsumerOffsetManager) -> Non
 
 
 def test_release_4_writes_the_offsets_alone(tmp_path: Path) -> None:
-    offsets = release_4(tmp_path)
+    offsets = ConsumerOffsetManager(tmp_path, FaultyFileSystem(), FakeClock(), "4.9")
     commit(offsets, 5)
     offsets.persist()
 

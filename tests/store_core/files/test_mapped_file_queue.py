@@ -65,10 +65,6 @@ def put_file(directory: Path, name: str, size: int) -> None:
     (directory / name).write_bytes(bytes(size))
 
 
-def data_of(size: int) -> bytes:
-    return bytes(index % 251 + 1 for index in range(size))
-
-
 # ---- one byte space
 
 
@@ -328,7 +324,7 @@ def test_a_file_size_is_positive(directory: Path, disk: FaultyFileSystem, size: 
 def test_files_of_a_queue_that_must_not_be_written_stay_on_disk(
     queue: MappedFileQueue, directory: Path, disk: FaultyFileSystem
 ) -> None:
-    append(queue, data_of(2 * SIZE + 10))
+    append(queue, bytes(index % 251 + 1 for index in range(2 * SIZE + 10)))
     reader = MappedFileQueue(SegmentPaths((directory,)), SIZE, disk, writable=False)
     reader.load()
 

@@ -241,11 +241,11 @@ def test_stale_records_do_not_make_damage_of_a_blank_record(log: LogBuilder) -> 
 # ------------------------------------------------------------------------------------------------------ hostile bodies
 
 
-def decoys(log: LogBuilder, count: int = 3, **fields: Any) -> bytes:  # noqa: ANN401 -- those of Record
-    """Make a body of whole records with correct physical offsets."""
+def decoys(log: LogBuilder) -> bytes:
+    """Make a body of whole newer records with correct physical offsets."""
     body = b""
-    for _ in range(count):
-        body += Record(b"decoy", physical_offset=log.end + BODY_AT + len(body), **fields).encode()
+    for _ in range(3):
+        body += Record(b"decoy", physical_offset=log.end + BODY_AT + len(body), store_timestamp=2**40).encode()
     return body
 
 
@@ -254,7 +254,7 @@ def decoys(log: LogBuilder, count: int = 3, **fields: Any) -> bytes:  # noqa: AN
     [(SIZE_AT, 0), (SIZE_AT, 2**31 - 1), (SIZE_AT, 200), (MAGIC_AT, 1), (PHYSICAL_OFFSET_AT, 1)],
 )
 def test_records_in_the_body_of_a_broken_record_are_not_taken_for_data(log: LogBuilder, at: int, value: int) -> None:
-    log.append(decoys(log, store_timestamp=2**40))
+    log.append(decoys(log))
     log.append_all(b"after", b"the", b"end")
     break_field(log, 10, at, value)
     log.roll()
@@ -263,7 +263,7 @@ def test_records_in_the_body_of_a_broken_record_are_not_taken_for_data(log: LogB
 
 
 def test_records_in_a_body_that_was_not_written_to_its_end_are_not_taken_for_data(log: LogBuilder) -> None:
-    record = log.append(decoys(log, store_timestamp=2**40) + b"the part that is missing")
+    record = log.append(decoys(log) + b"the part that is missing")
     log.patch(record.end - 30, bytes(30))
     found = walked(segment(log), only_newer=True, is_growing=True)
 
@@ -274,19 +274,19 @@ def test_records_in_a_body_that_was_not_written_to_its_end_are_not_taken_for_dat
 # ------------------------------------------------------------------------------------------------------- stale records
 
 
-def with_stale_tail(log: LogBuilder, gap: int) -> list[int]:
+def with_stale_tail(log: LogBuilder) -> list[int]:
     """Move the write position back, append newer records, and keep old ones after them; return the sound positions."""
     keep = log.records[3].physical_offset
     stale = log.truncate(keep)
     log.append_all(b"new", b"newer", store_timestamp=FIRST_STORE_TIMESTAMP + 10_000)
     sound = places(log)
-    log.append_raw(bytes(gap))
+    log.append_raw(bytes(8))
     log.append_raw(stale[log.end - keep :])
     return sound
 
 
 def test_older_records_behind_the_write_position_are_passed_over(log: LogBuilder) -> None:
-    sound = with_stale_tail(log, 8)
+    sound = with_stale_tail(log)
     found = walked(segment(log), only_newer=True)
 
     assert found.starts == sound
@@ -296,7 +296,7 @@ def test_older_records_behind_the_write_position_are_passed_over(log: LogBuilder
 def test_a_newer_record_among_stale_ones_is_found_and_its_chain_followed(log: LogBuilder) -> None:
     newer, following = log.records[8:]
     log.patch(newer.physical_offset + STORE_TIMESTAMP_AT, struct.pack(">q", FIRST_STORE_TIMESTAMP + 20_000))
-    sound = with_stale_tail(log, 8)
+    sound = with_stale_tail(log)
     found = [newer.physical_offset - START, following.physical_offset - START]
 
     assert walked(segment(log), only_newer=True).starts == [*sound, *found]

@@ -145,14 +145,13 @@ def _batches_in(queue: BatchConsumeQueue, first: int) -> Iterator[BatchCqUnit]:
         first = found[-1].queue_offset + found[-1].batch_size
 
 
-def write_files(directory: Path, units: Sequence[tuple[int, int, int]], *, start: int = 0) -> None:
+def write_files(directory: Path, units: Sequence[tuple[int, int, int]]) -> None:
     """Write units as files, the last one padded with zeros."""
     directory.mkdir(parents=True, exist_ok=True)
     array = np.zeros(-(-len(units) // UNITS) * UNITS, UNIT_DTYPE)
     array[: len(units)] = np.array([tuple(unit) for unit in units], UNIT_DTYPE)
     for index in range(0, len(array), UNITS):
-        offset = start + index * CQ_STORE_UNIT_SIZE
-        (directory / f"{offset:020d}").write_bytes(array[index : index + UNITS].tobytes())
+        (directory / f"{index * CQ_STORE_UNIT_SIZE:020d}").write_bytes(array[index : index + UNITS].tobytes())
 
 
 FOLDERS: Final = ("consumequeue", "consumequeue_ext", "batchconsumequeue")

@@ -49,10 +49,6 @@ def _entries(file: IndexFile, of: QueueRules) -> list[tuple[int, ...]]:
     return list(struct.iter_unpack(">iqii", data))
 
 
-def _slots(file: IndexFile, of: QueueRules) -> list[int]:
-    return list(np.frombuffer(file.path.read_bytes(), ">i4", of.max_hash_slot_num, INDEX_HEADER_SIZE))
-
-
 def test_default_files_have_rocketmqs_size() -> None:
     assert 420_000_040 == index_file_size(rules(5_000_000, 20_000_000))
 
@@ -67,7 +63,8 @@ def test_puts_make_the_bytes_that_rocketmq_made(tmp_path: Path) -> None:
 
     assert [True] * 5 + [False] == taken
     assert IndexHeader(times[0], times[246], 0, 246, 2, 6) == IndexHeader.from_bytes(file.path.read_bytes())
-    assert [0] * 8 + [4, 5] == sorted(_slots(file, of))
+    slots = np.frombuffer(file.path.read_bytes(), ">i4", of.max_hash_slot_num, INDEX_HEADER_SIZE)
+    assert [0] * 8 + [4, 5] == sorted(slots)
     first, second = 0x717125C9, 0x717125C8
     assert [
         (0, 0, 0, 0),

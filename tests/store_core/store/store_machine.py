@@ -478,7 +478,7 @@ class UnattendedStore(DefaultMessageStore):
 
     def __init__(self, setup: StoreSetup) -> None:
         super().__init__(setup)
-        self._services.start = _start_nothing  # type: ignore[method-assign]  # no thread of its own
+        self._services.start = lambda: None  # type: ignore[method-assign]  # no thread of its own
 
     def make_files(self) -> None:
         """Do what the service that makes files in advance does."""
@@ -495,7 +495,3 @@ class UnattendedStore(DefaultMessageStore):
         """Drop the store, as when the process dies."""
         with suppress(OSError):
             self._let_go()
-
-
-def _start_nothing() -> None:
-    pass

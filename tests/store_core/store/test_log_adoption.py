@@ -42,11 +42,11 @@ def store(root: Path, disk: FaultyFileSystem) -> Iterator[DefaultMessageStore]:
         yield store
 
 
-def write_behind(adoption: LogAdoption, store_timestamp: int = LATER) -> tuple[int, int]:
+def write_behind(adoption: LogAdoption) -> tuple[int, int]:
     """Write records at the end of a log, as another process may; return where they begin and end."""
     batch, place = encode_batch(table(ADDED)), adoption.place
     indexes = batch.queue_offsets(adoption.offsets.next_offsets(batch.queues))
-    records = complete_batch(batch, slice(0, len(batch)), place.end_offset, indexes, store_timestamp)
+    records = complete_batch(batch, slice(0, len(batch)), place.end_offset, indexes, LATER)
     assert place.last_path is not None
     with place.last_path.open("r+b") as file:
         file.seek(place.position)

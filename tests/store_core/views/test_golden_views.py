@@ -35,12 +35,6 @@ def queues_of(store: UnpackedStore) -> Queues:
     return {(line["topic"], line["queueId"]): line for line in answers if line["type"] == "queue"}
 
 
-def log_end_of(store: UnpackedStore) -> int:
-    """Return where RocketMQ found the log's end."""
-    ends: list[int] = [row["physical_offset"] + row["store_size"] for row in store.expected()]
-    return max(ends)
-
-
 unchanged = pytest.mark.parametrize(
     "name", [store.name for store in golden_stores() if not store.is_torn and store.scenario != "crash"]
 )
@@ -56,7 +50,7 @@ def test_units_are_those_that_rocketmq_reads(golden_store: UnpackedStore) -> Non
         for queue, answer in queues_of(golden_store).items()
         for unit in answer["units"]
     }
-    end = log_end_of(golden_store)
+    end = max(row["physical_offset"] + row["store_size"] for row in golden_store.expected())
     columns = ["topic", "queue_id", "queue_offset", "physical_offset", "store_size", "tags_code", "batch_num"]
     found = {
         tuple(row.values())[:3]: tuple(row.values())[3:]

@@ -79,13 +79,9 @@ def _request(topic: str = "T", queue_id: int = 0, index: int = 0, start: int = 1
     return DispatchRequest(topic, queue_id, start, 100, 5, start * 10, index, **values)
 
 
-def _light(names: str, offsets: str, **values: Any) -> DispatchRequest:  # noqa: ANN401 -- fields of a request
-    return _request(properties={"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": offsets, "x": "y"}, **values)
-
-
-def _starts(queues: ConsumeQueueStore, topic: str, queue_id: int = 0) -> list[int] | None:
+def _starts(queues: ConsumeQueueStore, topic: str) -> list[int] | None:
     """Return the positions of a queue's records; None without the queue."""
-    queue = queues.get(topic, queue_id)
+    queue = queues.get(topic, 0)
     if queue is None:
         return None
     return [unit.physical_offset for unit in units_in(queue, max(0, queue.min_offset_in_queue))]
@@ -149,7 +145,8 @@ def test_the_queue_that_is_farthest_says_how_far_queues_cover_the_log(maker: _Ma
 
 def test_a_batch_queue_is_no_light_queue(maker: _Maker) -> None:
     queues = maker.new()
-    queues.put(_light("B,%LMQ%a", "0,0"))
+    light = {"INNER_MULTI_DISPATCH": "B,%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "0,0", "x": "y"}
+    queues.put(_request(properties=light))
 
     assert _starts(queues, "B") is None
     assert _starts(queues, "%LMQ%a") == [1000]

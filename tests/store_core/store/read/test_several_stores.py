@@ -122,13 +122,9 @@ def test_damage_in_one_store_is_an_error_that_names_it_after_the_rows_before(
         for batch in reader:
             rows += batch.num_rows
     assert 323 == rows
-    with pytest.raises(StoreNotFoundError, match="empty"):
-        read_messages([stores[0], _empty(tmp_path)])
-
-
-def _empty(tmp_path: Path) -> Path:
     (tmp_path / "empty" / "commitlog").mkdir(parents=True)
-    return tmp_path / "empty"
+    with pytest.raises(StoreNotFoundError, match="empty"):
+        read_messages([stores[0], tmp_path / "empty"])
 
 
 # ---- commands

@@ -72,11 +72,11 @@ def put_all(root: Path, rules: QueueRules, requests: list[DispatchRequest]) -> l
 
 
 def rebuild_all(
-    root: Path, rules: QueueRules, requests: list[DispatchRequest], cut: int = 5, room: int = 4
+    root: Path, rules: QueueRules, requests: list[DispatchRequest], cut: int = 5
 ) -> tuple[list[RefusedUnit], list[QueueReport]]:
     """Rebuild the queues of records; return what is refused, and the reports of the queues."""
     asked = RebuildRules(rules)
-    units = SegmentUnits(asked, room)
+    units = SegmentUnits(asked, 4)
     pieces: list[QueueUnits] = []
     for first in range(0, len(requests), cut):
         pieces += units.add(RequestBatch(requests[first : first + cut]))

@@ -149,7 +149,8 @@ def test_each_way_of_appending_places_records_as_the_definition_says(beside: str
     ends = encode_batch(table(bodies)).starts.tolist()
     left += 0 if beside == "nothing" else ends[3] - ends[2]
     bodies[1] = b"x" * (size - left - ends[2])
-    expected = [size * (segment - 1) + at for segment, at in place_records(_sizes(bodies), 0, size)]
+    sizes = np.diff(encode_batch(table(bodies)).starts).tolist()
+    expected = [size * (segment - 1) + at for segment, at in place_records(sizes, 0, size)]
     assert len(expected) == 3
     make_store(tmp_path / "bulk", bodies)
     append(tmp_path / "staged", [stage(tmp_path / "a", bodies)], FaultyFileSystem())
@@ -159,11 +160,6 @@ def test_each_way_of_appending_places_records_as_the_definition_says(beside: str
 
     for way in ("put", "bulk", "staged"):
         assert expected == [each.physical_offset for each in messages_of(tmp_path / way / "commitlog")], way
-
-
-def _sizes(bodies: list[bytes]) -> list[int]:
-    sizes: list[int] = np.diff(encode_batch(table(bodies)).starts).tolist()
-    return sizes
 
 
 @pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])

@@ -26,21 +26,18 @@ import org.apache.rocketmq.store.DispatchRequest;
 import org.apache.rocketmq.store.MessageFilter;
 import org.apache.rocketmq.store.PutMessageResult;
 import org.apache.rocketmq.store.config.MessageStoreConfig;
-import org.apache.rocketmq.store.stats.BrokerStatsManager;
 
-/** The calls that differ between releases: 4.3.0, whose store checks a put itself. */
+/** The calls that differ between releases: 4.3.0 and 4.9.7, whose stores check a put themselves. */
 final class Release {
-    /** One for all stores: each has threads that nothing ends. */
-    private static final BrokerStatsManager STATS = new BrokerStatsManager("interop");
-
     private Release() {
     }
 
-    static DefaultMessageStore newStore(MessageStoreConfig config, List<String> batchTopics, boolean broker) throws IOException {
+    /** Makes one store at a time: StoreStatsService fills and walks a map that all stores of a process share. */
+    static synchronized DefaultMessageStore newStore(MessageStoreConfig config, List<String> batchTopics, boolean broker) throws IOException {
         if (!batchTopics.isEmpty()) {
             throw new IllegalArgumentException(Main.VERSION + " has no batch queues: " + batchTopics);
         }
-        return new DefaultMessageStore(config, STATS, (a, b, c, d, e, f, g) -> { }, new BrokerConfig());
+        return new DefaultMessageStore(config, Stats.OF_ALL, (a, b, c, d, e, f, g) -> { }, new BrokerConfig());
     }
 
     static DispatchRequest check(CommitLog log, ByteBuffer bytes) {
