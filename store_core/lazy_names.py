@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 def lazy_names(package: str) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a package that imports its names under ``if TYPE_CHECKING``.
 
-    * `package`: The package's ``__name__``.
-
     Returns: Runs the import of a name, and keeps what it finds in the package. Raises `AttributeError` for other names.
     """
 

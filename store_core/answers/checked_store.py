@@ -405,7 +405,6 @@ def wrong_values(
     """Yield the values of a checkpoint that can't be right.
 
     * `checkpoint`: By field; what is missing is 0.
-    * `release`: Which fields there are.
     * `reach`: Of the log, if its end is known to be there: nothing can be later.
     * `margin_ms`: By how much a time may be later all the same.
     """
@@ -424,8 +423,6 @@ def wrong_values(
 def checkpoint_findings(store: Path, release: Release, reach: LogReach | None, *, is_open: bool) -> Iterator[Finding]:
     """Yield what can't be right in a checkpoint: one finding at most.
 
-    * `store`: The store's root.
-    * `release`: Which fields there are.
     * `reach`: Of the log, if its end is known to be there. A later time or offset lets a recovery start after records
       that no queue has.
     * `is_open`: Whether the store was not closed: then a crash may have taken the log's end.

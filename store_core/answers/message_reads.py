@@ -92,8 +92,6 @@ class MessageScan(ABC, Generic[Found]):
 
     * `options`: Which messages; columns, mode and parts are set here.
 
-    * `store`: The store's root.
-    * `notes`: What planning found.
     * `missing`: What is missing between segments, as damage.
     """
 
@@ -222,10 +220,7 @@ def read_of(
 
 
 class ReadJob:
-    """Reads a log; see `store_core.store.parts.Job`. Its result is a table, in log order.
-
-    * `notes`: What an operator should know of the log.
-    """
+    """Reads a log; see `store_core.store.parts.Job`. Its result is a table, in log order."""
 
     def __init__(self, store: Store, read: MessageRead) -> None:
         self._read = read
@@ -336,7 +331,6 @@ class RecordLookUp:
 
     * `segments`: Of the log, in order.
     * `offsets`: Physical offsets, where records may be or not.
-    * `release`: By which properties are parsed.
     """
 
     def __init__(self, segments: Sequence[Segment], offsets: Iterable[int], release: str) -> None:

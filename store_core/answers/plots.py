@@ -307,7 +307,6 @@ def lanes_of(
     """Return a lane for each kind that has a tone and ranges, in the order of the tones.
 
     * `ranges`: Kind, begin and end.
-    * `what`: What one of them is.
     """
     found: dict[str, list[tuple[int, int]]] = {}
     for kind, begin, end in ranges:

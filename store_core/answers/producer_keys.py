@@ -197,7 +197,6 @@ def _joined(tables: Iterable[pa.Table]) -> pa.Table:
 def unique_findings(tables: Iterable[pa.Table], most: int) -> KeyFindings:
     """Find the keys that occur more than once; exactly, since hashes only tell which can't.
 
-    * `tables`: All rows of some unique keys.
     * `most`: Rows to return, of those with the most sends.
     """
     table = _joined(tables)
@@ -219,7 +218,6 @@ def unique_findings(tables: Iterable[pa.Table], most: int) -> KeyFindings:
 def order_findings(tables: Iterable[pa.Table], most: int) -> KeyFindings:
     """Find messages of a sharding key that are out of order, and keys in several queues.
 
-    * `tables`: All rows of some sharding keys.
     * `most`: Rows to return of each kind.
     """
     table = _joined(tables)

@@ -42,7 +42,6 @@ _OWN: Final = frozenset({TopicKind.HALF, TopicKind.OP, TopicKind.SCHEDULE, Topic
 class TargetQueues:
     """Spreads messages over the queues of their topics.
 
-    * `into`: The store that they are appended to.
     * `count`: Queues of each topic; by default as many as ``config/topics.json`` of the store lets producers use, or 4
       of a topic that it does not have.
     """
@@ -125,7 +124,6 @@ def undelivered(batch: pa.RecordBatch, left_out: tuple[str, ...] = OF_DELIVERY) 
     """Return messages without properties and flags of their first delivery and their records.
 
     * `batch`: With `properties` and `sys_flag`; other columns stay as they are.
-    * `left_out`: Names of properties.
     """
     names = batch.schema.names
     columns = dict(zip(names, batch.columns, strict=True))

@@ -221,7 +221,6 @@ def origin_offset(row: Mapping[str, Any]) -> int | None:
 def origin_of(row: Mapping[str, Any], origins: Mapping[int, Mapping[str, Any]], log_begin: int) -> str:
     """Return in one word where the first message of a dead letter is.
 
-    * `row`: The dead letter.
     * `origins`: The records that were found, by their physical offsets.
     * `log_begin`: Physical offset.
     """

@@ -288,8 +288,6 @@ class ExpressionMessageFilter:
     * `filter_data`: The consumer's registration for this topic. None, or one whose expression does not compile, matches
       everything: RocketMQ serves a pull unfiltered if its expression does not compile; better refuse it earlier with
       SUBSCRIPTION_PARSE_FAILED.
-    * `bloom_filter`: The broker's.
-    * `parser`: How properties of records are read.
     """
 
     def __init__(
@@ -345,7 +343,6 @@ class ExpressionForRetryMessageFilter(ExpressionMessageFilter):
     A message of a ``%RETRY%`` topic is tested with the group's registration for the topic in property RETRY_TOPIC. A
     message without that property matches; RocketMQ fails on it with a NullPointerException.
 
-    * `subscription`, `filter_data`, `bloom_filter`, `parser`: See `ExpressionMessageFilter`.
     * `find_filter_data`: Returns the registration of a group for a topic, None if there is none.
     * `release`: Up to 4.9 retries are tested this way even if the subscription to the retry topic is by tag; in later
       releases they match, as nearly all subscriptions to retry topics are by tag.

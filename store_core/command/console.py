@@ -108,7 +108,6 @@ _STEPS: Final = {Step.RUN: "reading", Step.GATHER: "comparing"}
 class PartsProgress:
     """Shows how many parts are done, and the time left; a `store_core.store.parts.ProgressSink`.
 
-    * `name`: Of the command.
     * `stream`: A terminal; None if nothing is to be shown.
     """
 

@@ -32,7 +32,6 @@ _WATCH_SECONDS: Final = 1.0
 class _LogService(ServiceThread):
     """Base class of the three services.
 
-    * `queue`: The commit log's files.
     * `on_flushed`: Receives the queue's `store_timestamp` after a flush, if it is known: the checkpoint's
       physic_msg_timestamp.
     * `on_error`: Receives each system error; the commit log then stops accepting messages.

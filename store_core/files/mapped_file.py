@@ -124,8 +124,6 @@ class MappedFile:
     * `file_from_offset`: Offset of the first byte in the log: the file's name.
     * `store_timestamp`: Store time of the last record appended since the file was opened, ms; 0 if none.
     * `first_create_in_queue`: Whether it was created for a queue that had no file.
-    * `segment`: Its bytes.
-    * `write_error`: Why the last failed append or commit failed.
     * `is_available`: Whether it was not destroyed. (RocketMQ counts the users of a file, ``ReferenceResource``, as it
       must not unmap what they read; views of this one stay valid.)
     """

@@ -47,7 +47,6 @@ class MappedFileQueue:
     * `loaded_files`: The files that were there, as RocketMQ orders them: with those of zeros whose twins have the data.
     * `takes_twins`: Whether loading takes a file of zeros whose twin in another directory has the data: not where it
       may be written.
-    * `create_error`: Why the last file could not be created.
     """
 
     def __init__(  # noqa: PLR0913 -- what it is, and the services it uses

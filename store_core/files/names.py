@@ -121,11 +121,7 @@ def is_compressed_segment(name: str) -> bool:
 
 
 def compressed_error(path: str, *, more: int = 0) -> UnsupportedStoreError:
-    """Return the error for a compressed segment where segments are needed as RocketMQ writes them.
-
-    * `path`: Path or URL.
-    * `more`: How many others there are.
-    """
+    """Return the error for a compressed segment where segments are needed as RocketMQ writes them."""
     others = f", and so {agreeing(more, 'is', 'are')} {counted(more, 'more segment')}" if more else ""
     return UnsupportedStoreError(
         f"{path} is compressed{others}: expected segments as RocketMQ writes them. Nothing was changed. {TO_EXPAND}"

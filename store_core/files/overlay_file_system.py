@@ -34,7 +34,6 @@ class OverlayNode:
 
     * `base`: Opens the file in the base; None if there is none.
 
-    * `size`: Bytes.
     * `modified_ms`: Time of the last change, ms since 1970.
     * `first_changed`: The first byte that differs from the base.
     * `identity`: As in `FileStatus`.
@@ -293,9 +292,6 @@ class OverlayFileSystem:
 
     What another process writes to the base shows here as long as the same block is unchanged here. A file in the base
     that vanishes or shrinks while it is used, or can't be read, is an error that names it.
-
-    * `base`: The file system that the changes overlay.
-    * `clock`: Clock for the times of changes.
     """
 
     def __init__(self, base: FileSystem, clock: Clock) -> None:

@@ -189,10 +189,7 @@ class RemoteFile(NamedTuple):
 
 
 class RemoteReader:
-    """Reads ranges of a file; several threads may do so at once.
-
-    * `clock`: Pauses between attempts.
-    """
+    """Reads ranges of a file; several threads may do so at once."""
 
     def __init__(self, file: RemoteFile, clock: Clock | None = None) -> None:
         self._file = file

@@ -108,7 +108,6 @@ class RocksdbReader:
 
     * `links`: A directory of links to the database's files, which is needed only until the database is open.
 
-    * `families`: Names of the column families.
     * `tables`: Names of the table files that the database consists of.
     """
 
@@ -202,9 +201,7 @@ class RocksdbReader:
     def entries(self, family: str, lower: bytes = b"", upper: bytes = b"", limit: int = 2**31) -> Iterator[Entries]:
         """Yield the entries from a key on, up to but not including another, in pieces of at most some mebibytes.
 
-        * `family`: Name of the column family.
         * `lower`, `upper`: An empty `upper` stands for the end.
-        * `limit`: Most entries.
         """
         while limit > 0:
             found = self._scan(family, lower, upper, limit)

@@ -270,8 +270,6 @@ class OpenFiles:
     process has about a thousand descriptors. (RocketMQ maps all files.)
 
     A file may be used while another thread makes it close: it is dropped then, and views stay valid.
-
-    * `limit`: How many may be open.
     """
 
     def __init__(self, limit: int) -> None:

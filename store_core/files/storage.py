@@ -58,10 +58,7 @@ NOTHING: Final = Moved()
 
 
 class Traffic:
-    """Counts what threads of this process ask of one storage; a pickle begins at zero.
-
-    * `moved`: So far.
-    """
+    """Counts what threads of this process ask of one storage; a pickle begins at zero."""
 
     __slots__ = ("_lock", "moved")
 

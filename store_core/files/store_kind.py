@@ -183,7 +183,6 @@ def check_store_kind(
 
     Nothing is written. A root that does not exist, or is empty, is fine.
 
-    * `root`: The store's root.
     * `reads_entries`: Whether the caller only reads, and reads the entries of a DLedger log, too.
 
     Returns: Notes on what is there but harmlessly ignored.

@@ -90,7 +90,6 @@ class StoreLock:
     A process forked while the lock is held shares it: the child can't release it, and it stays until both have closed
     the file.
 
-    * `root`: The store's root.
     * `log_roots`: Other roots above the directories of its log, see `store_core.files.store_path`: their locks are
       taken, too.
     """

@@ -196,7 +196,6 @@ def located(paths: StorePaths, storage: StorageSettings = NO_SETTINGS) -> StoreP
     Called once for each plan: what is there is listed when it is first asked for, and then stays as it was.
 
     * `paths`: Of a `UrlPath` the settings are those with which it was made.
-    * `storage`: For those that are text.
     """
     given = given_paths(paths)
     remote = [found for path in given if isinstance(found := path_of(path, storage), UrlPath)]

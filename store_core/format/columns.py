@@ -173,10 +173,7 @@ DEFAULT_COLUMNS: Final = tuple(column.name for column in COLUMNS if column.defau
 
 
 def resolve_columns(names: Sequence[str], columns: Sequence[Column] = COLUMNS) -> tuple[str, ...]:
-    """Return the canonical names for column names of any case, in the order given.
-
-    * `columns`: Those of the view.
-    """
+    """Return the canonical names for column names of any case, in the order given."""
     known = [column.name for column in columns]
     resolved = tuple(
         (_property_column(name) if columns is COLUMNS else None) or _resolve(name, known) for name in names
@@ -230,7 +227,6 @@ def arrow_schema(names: Sequence[str], *, nullable: bool = False, columns: Seque
 
     * `names`: Canonical names, see `resolve_columns`.
     * `nullable`: Declare every column nullable, as mode PERMISSIVE needs.
-    * `columns`: Those of the view.
     """
     by_name = {column.name: column for column in columns}
     found = (by_name.get(name) or column_named(name) for name in names)

@@ -35,7 +35,6 @@ def expand_body(body: bytes, compression: CompressionType, limit: int = MAX_EXPA
 
     * `body`: As stored: a zlib stream, an LZ4 frame or a zstd frame.
     * `compression`: How it is compressed; NONE returns it unchanged.
-    * `limit`: Most bytes to accept.
 
     RocketMQ 4.9.4 and later: ``ZlibCompressor``, ``Lz4Compressor``, ``ZstdCompressor``; older releases have zlib only.
     Bytes after a zlib stream are left out. A zlib stream that needs a dictionary is an empty body, because Java takes

@@ -27,7 +27,6 @@ def find_walk_starts(chain: Chain, begins: Sequence[int]) -> list[int | None]:
     """Return where walks can start that need only what starts at or after some positions.
 
     * `chain`: Its kept records are sound.
-    * `begins`: The positions.
 
     Returns: For each position the start of the last record before it: the only extra record of the walk, with whose
     store time a walk that starts at damage compares. None where that is the segment's first byte, and where a record
@@ -75,7 +74,6 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGM
     the log ends further on. A writer may be appending: what it adds meanwhile is found or not, but never taken for
     damage.
 
-    * `segment`: The whole segment.
     * `verify_crc`: Whether the last records' bodies must match their checksums, as in RocketMQ's recovery.
     * `after`: Where a search in the same segment found the end before; what precedes it is not walked again.
 
@@ -101,7 +99,6 @@ def find_log_end(segment: SegmentView, *, verify_crc: bool, after: Place = _SEGM
 def find_tail_end(segment: SegmentView, end: LogEnd) -> int:
     """Find the end of the bytes after a log's end that are neither zeros nor records of an earlier time.
 
-    * `segment`: The whole segment.
     * `end`: What `find_log_end` found there.
 
     Returns: Position one past the last byte that is not zero; that of `end` if there is none.

@@ -66,9 +66,6 @@ def decode_text(data: bytes) -> str:
 def parse_properties(text: str, parser: PropertyParser = PropertyParser.FIRST_SEPARATOR) -> dict[str, str]:
     r"""Parse a properties string; if a name occurs twice the last value wins.
 
-    * `text`: The properties field, decoded.
-    * `parser`: The rule of the release to follow.
-
     >>> parse_properties("TAGS\x01TagA\x02KEYS\x01k1 k2")
     {'TAGS': 'TagA', 'KEYS': 'k1 k2'}
     """

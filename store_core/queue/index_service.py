@@ -70,7 +70,6 @@ class IndexService:
     opened again. RocketMQ continues with the next message, so that the index gets a hole that is never filled: messages
     before its end offset are never put. Here the index ends before the first missing message.
 
-    * `directory`: ``index`` below the store root.
     * `on_full`: Called with the end timestamp (ms) of a full file that was flushed, to record it in the checkpoint.
     * `on_error`: Called when the index can't be written any more.
     * `time_zone`: Of file names; by default the machine's.

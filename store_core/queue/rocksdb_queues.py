@@ -220,7 +220,6 @@ class RocksdbQueues:
         """Yield a queue's units, some thousands at a time.
 
         * `begin`, `end`: Queue offsets; the end is exclusive.
-        * `limit`: Most units.
         """
         stop = min(self.end_of(topic, queue_id), _LAST_OFFSET if end is None else end)
         if begin >= stop:

@@ -399,7 +399,6 @@ class LoadedIndex(NamedTuple):
 class Index:
     """The key index of a store, of which nothing is written.
 
-    * `root`: The store's root, or the URL of one (`UrlPath`).
     * `end`: Physical offset at which the log ends for whoever asks.
     """
 

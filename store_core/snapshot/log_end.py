@@ -302,7 +302,6 @@ class LogBesideQueues:
     Its end is not told where a broker may be writing, a part of the log may be elsewhere, or the last segment was
     compressed. The record of a queue's last unit is looked at first: if it is sound, the log is not walked.
 
-    * `root`: The store's root.
     * `segments`: All of the log's, in order.
     """
 
@@ -438,7 +437,6 @@ class LiveMoment:
 def covered_note(path: str, blank: int, covered: int) -> str:
     """Return a note that a blank record hides sound ones.
 
-    * `path`: The segment file.
     * `blank`, `covered`: Physical offsets of the blank record, and of the first sound record behind it.
     """
     return (
@@ -449,10 +447,7 @@ def covered_note(path: str, blank: int, covered: int) -> str:
 
 
 def uncommitted_note(end: SegmentEnd) -> str | None:
-    """Return a note if the last entries of a DLedger log are not known to be committed; None if all are.
-
-    * `end`: The end of the segment that the log ends in.
-    """
+    """Return a note if the last entries of a DLedger log are not known to be committed; None if all are."""
     entries, chain = end.segment.entries, end.found.chain
     if entries is None or entries.committed_index is None or chain is None:
         return None

@@ -106,7 +106,6 @@ class DiskSpace:
     round.
 
     * `log_paths`: Directories for new segments of the commit log; read-only directories are not included.
-    * `queue_path`: Directory of the consume queues.
     """
 
     def __init__(
@@ -257,7 +256,6 @@ class CleanCommitLogService(CleanService):
     ``fileReservedTime`` are deleted only if a disk is over the forcible limit and ``cleanFileForciblyEnable`` is on.
     See `delete_expired_file_by_time` for which files and how many, `store_core.store.clean` for the limits.
 
-    * `queue`: The commit log's files.
     * `flags`: Flags of which DISK_FULL is set and cleared.
     * `time_zone`: Time zone of ``deleteWhen``; None means the machine's, as in Java.
     """

@@ -84,8 +84,6 @@ class Dispatcher:
     Only one thread may dispatch at a time.
 
     * `filter_bit_map`: Called for every record before it goes to its queue.
-
-    * `dispatched`: Number of records dispatched so far.
     """
 
     def __init__(
@@ -304,7 +302,6 @@ class ReputMessageService(ServiceThread):
     the file; a slave waits. A record whose parts do not add up to its size is skipped by that size, while reading
     continues after the parts.
 
-    * `queue`: The commit log's files.
     * `end_offset`: Returns the offset at which dispatching has to stop, see `CommitLog.confirm_offset`.
     * `is_master`: Whether bytes that are not a record are skipped.
     * `notifies`: Whether `listeners` are called at all.

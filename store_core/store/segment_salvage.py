@@ -237,7 +237,6 @@ class NewLog:
     Each record keeps its bytes, so its queue offset, times and hosts, except for its physical offset, and for its
     property CRC, which covers that and is made anew where it was right.
 
-    * `root`: The new store's root.
     * `segment_size`: Bytes of each segment.
     """
 

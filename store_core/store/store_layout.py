@@ -64,7 +64,6 @@ def check_outside(target: Path, source: StorePaths) -> None:
     """Refuse a target, of option ``into``, inside of a store, or above one.
 
     * `target`: Absolute, with links resolved.
-    * `source`: The store.
     """
     check_is_no_url(target)
     places = [each for root in store_roots(source) for each in (root, *log_directories(root))]

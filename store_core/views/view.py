@@ -159,8 +159,6 @@ def timestamps(
 ) -> pa.TimestampArray:
     """Return times as a column, null outside the range of tables, and say so once in a read.
 
-    * `milliseconds`: int64, shape (n,).
-    * `name`: Of the column.
     * `place`: Says what the time of a row belongs to.
     """
     column = table_times(milliseconds)

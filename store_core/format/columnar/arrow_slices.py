@@ -187,7 +187,6 @@ _PROPERTIES: Final = "properties"
 def with_properties(batch: pa.RecordBatch, names: Mapping[str, str]) -> pa.RecordBatch:
     """Return a batch with columns of single properties in place of that of all properties.
 
-    * `batch`: Has the column ``properties``.
     * `names`: New column -> property. Of two properties with one name the last counts, as in Java.
     """
     maps = batch[_PROPERTIES]

@@ -202,7 +202,7 @@ def encode_batch(  # noqa: PLR0913 -- the messages, how they are written, and de
 
     * `messages`: Columns of `store_core.format.columnar.input_columns.INPUT_COLUMNS`.
     * `rules`: None: release 5.3 with RocketMQ's defaults.
-    * `store_host`, `born_host`: For messages without one. born_timestamp : int For messages without one, ms.
+    * `store_host`, `born_host`, `born_timestamp` (ms): For messages without one.
     * `max_delay_level`: Number of delay levels: delayed messages go to the schedule topic. None leaves them in their
       topics.
     * `first_row`: Number of the first row, for errors.

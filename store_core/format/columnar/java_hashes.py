@@ -38,8 +38,6 @@ _CONTINUATION_MASK, _CONTINUATION, _FOUR_BYTES = 0xC0, 0x80, 0xF0
 def hash_codes(texts: pa.StringArray) -> npt.NDArray[np.int32]:
     """Hash many strings at once; null counts as empty, with hash 0.
 
-    * `texts`: Shape (n,).
-
     Returns: int32, shape (n,), equal to `hash_code` of each string.
     """
     offsets, content = _slices(texts.fill_null("") if texts.null_count else texts)

@@ -122,7 +122,6 @@ class PropertyColumns:
     """Properties of a batch of records as columns of `n` rows.
 
     * `packed`: The properties strings, shape (n,), offset 0.
-    * `parser`: The rule for rows that are not plain.
     """
 
     __slots__ = ("_odd", "_order", "_parsed", "_parser", "_plain")

@@ -109,11 +109,7 @@ class PropertyLayout:
 
 
 class PropertyFinder:
-    """Finds some properties in many strings; remembers the layouts it has seen.
-
-    * `names`: The properties to find.
-    * `parser`: Whose rules apply.
-    """
+    """Finds some properties in many strings; remembers the layouts it has seen."""
 
     def __init__(self, names: Sequence[str], parser: PropertyParser) -> None:
         self._names = tuple(name.encode() for name in names)

@@ -54,7 +54,6 @@ def host_column(heads: Heads, name: str) -> pa.StringArray:
 
     A broker has one address and a log few producers, so each distinct host of the batch is formatted once.
 
-    * `heads`: Heads of sound records.
     * `name`: ``"born_host"`` or ``"store_host"``.
     """
     return _by_width(heads, lambda group: _host_texts(group[name]))

@@ -88,8 +88,6 @@ class Tokens:
     """The tokens of an expression, one after the other.
 
     * `has_string_predicates`: Whether CONTAINS, STARTSWITH and ENDSWITH are keywords.
-
-    * `current`: The next token.
     """
 
     __slots__ = ("_keywords", "_last_line", "_position", "current", "text")

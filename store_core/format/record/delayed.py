@@ -108,7 +108,6 @@ def to_schedule_topic(message: Message, properties: PropertyMap, max_level: int,
 
     * `properties`: The message's, with property DELAY above 0.
     * `max_level`: The highest level; a higher one is lowered to it, in the property too.
-    * `release`: The release whose way of writing the string is followed.
     """
     level = delay_level(properties)
     noted = PropertyMap(properties, properties.capacity)

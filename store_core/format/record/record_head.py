@@ -142,7 +142,6 @@ def head_shape(sys_flag: int) -> HeadShape:
 def store_timestamp(data: Buffer, position: int, *, has_ipv6: bool = True) -> int:
     """Return the store time of a record, ms.
 
-    * `position`: Where the record starts.
     * `has_ipv6`: Whether the record's flags may call for hosts of IPv6; RocketMQ knows none before 4.6.
     """
     bits = read_sys_flag(data, position) & _BORN_HOST_V6 if has_ipv6 else 0

@@ -138,8 +138,6 @@ class QueueFiles(ABC):
     always align, a later restart reads on into them, and serves what no longer exists. Here the bytes after the end are
     overwritten with zeros whenever the end moves back (`recover`, `truncate_dirty_logic_files`), and when the queue
     grows into a file that already existed. RocketMQ reads those bytes only to revive them, so nothing else differs.
-
-    * `unit_dtype`: A unit, as array element type.
     """
 
     unit_dtype: ClassVar[np.dtype[np.void]]

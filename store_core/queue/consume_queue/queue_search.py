@@ -240,10 +240,7 @@ class SearchedRange(NamedTuple):
 
 
 class TimeSearch:
-    """Search of one queue; it remembers the first and last time of files, as RocketMQ does.
-
-    * `features`: Decide which rules apply.
-    """
+    """Search of one queue; it remembers the first and last time of files, as RocketMQ does."""
 
     def __init__(self, features: ReleaseRules) -> None:
         self._by_boundary = features.searches_time_by_boundary
@@ -255,7 +252,6 @@ class TimeSearch:
     ) -> int:
         """Return the index of the message for a time; 0 if there is none. It may be outside the queue's bounds.
 
-        * `queue`: The queue's files.
         * `min_logic_offset`: Where the queue begins; bytes.
         * `timestamp`: Ms since 1970.
         * `boundary`: Ignored before release 5.3.

@@ -27,8 +27,6 @@ class RocksdbConsumeQueue(ConsumeQueue):
 
     What the database has is read from it when it is asked for. Recovery puts the units of later records, which go into
     files of an overlay, and so stay in memory: that of the services has to be one. The directory does not exist.
-
-    * `stored`: The open database.
     """
 
     def __init__(

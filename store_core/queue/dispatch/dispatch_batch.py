@@ -214,8 +214,6 @@ class DispatchBatch(ABC):
         """Hash what the key index has of each record, as `DispatchRequest.index_keys` returns it.
 
         Records that the last index file already has are included.
-
-        * `with_tags`: `ReleaseRules.indexes_tags`.
         """
 
     @property

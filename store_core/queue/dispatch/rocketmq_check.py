@@ -113,7 +113,6 @@ def check_message_and_return_size(
     """Check what is at a position of a log file, and make its dispatch request.
 
     * `view`: The file's bytes (format ``B``), from its first byte on.
-    * `position`: Where to check.
     * `stop`: End of the readable bytes: of the file for a recovery, of the written part for reput.
     * `rules`: Rules to check by; `rules.delay_levels` is empty until RocketMQ has loaded its table of delays.
 
@@ -274,7 +273,6 @@ def delay_of_level(level_text: str, rules: QueueRules) -> int | None:
     """Return the delay of a record of the schedule topic, ms.
 
     * `level_text`: Property DELAY; levels above the highest count as the highest.
-    * `rules`: For the table of delays.
 
     Returns: None for a level below 1: the tags code is unchanged.
     """

@@ -65,7 +65,6 @@ class StoredProperties:
 
     * `raw`: uint8, shape (m,), contiguous.
     * `starts`, `stops`: int64, shape (n,): the property strings ``raw[starts[i]:stops[i]]``, ascending without overlap.
-    * `finder`: As returned by `property_finder`.
     """
 
     def __init__(
@@ -115,7 +114,6 @@ class StoredProperties:
 
         * `before`: int32, shape (n,): hash of what comes before each record's keys.
         * `is_indexed`: bool, shape (n,): False for records whose keys are skipped.
-        * `with_tags`: Whether tags are indexed.
         """
         unique, keys = self.span(UNIQ_KEY), self.span(KEYS)
         unique_rows = np.flatnonzero(unique.present & is_indexed)

@@ -95,7 +95,6 @@ class LogFlusher:
     def handle_disk_flush(self, next_offset: int, *, waits: bool) -> Future[PutMessageStatus] | None:
         """Flush after an append as the flush type requires.
 
-        * `next_offset`: Offset one past what was appended.
         * `waits`: Whether the producer waits until it is on disk (property WAIT).
 
         Returns: With synchronous flush, resolves to PUT_OK or FLUSH_DISK_TIMEOUT; None if there is nothing to wait for.
@@ -167,12 +166,9 @@ class CommitLog:
     larger than a file, or whose topic does not fit its length field. RocketMQ wastes two files on the former, and
     truncates its log at the latter when it restarts.
 
-    * `allocate`: Preallocates files.
     * `checkpoint`: Is told up to which store time the log is on disk.
     * `is_batch_topic`: Returns whether a topic is a BatchCQ topic.
 
-    * `preparation`: Prepares messages before they are appended.
-    * `flusher`: The flush services.
     * `on_moved`: Called after each append, commit and group flush, in the thread that made it, to wake whoever follows
       the log: `confirm_offset` may have moved. It must not block.
     """

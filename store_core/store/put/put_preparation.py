@@ -205,7 +205,6 @@ class PutPreparation:
     """Prepares a message before the put lock is taken, and under it if needed.
 
     * `store_host`: For messages without a store host.
-    * `lmq_queues`: Further queues that messages go to.
     * `is_batch_topic`: Returns whether a topic is a BatchCQ topic.
     """
 

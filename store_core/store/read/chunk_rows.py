@@ -261,7 +261,6 @@ _DAMAGED_PIECE: Final = 16 << 20
 class ChunkRows:
     """Makes rows of one segment.
 
-    * `filter`: What selects rows.
     * `dropped`, `dropped_bytes`: How many damaged ranges or records were left out, and their size.
     * `first_dropped`: Physical offset of the first of them; -1 without any.
     """

@@ -352,7 +352,6 @@ def records_at(
 
     * `segments`: Of the log, in order.
     * `starts`, `sizes`: int64, shape (n,): physical offsets, in any order and perhaps repeated, and bytes.
-    * `options`: Columns, and what else narrows the rows.
     """
     starts, rows = np.unique(starts, return_index=True)
     every = Picks.of(starts, sizes[rows])

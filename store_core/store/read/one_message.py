@@ -36,7 +36,6 @@ def last_rows(
     """Read the last rows of a log.
 
     * `store`: One; a `Store` is read as of its moment.
-    * `most`: How many rows; fewer if the log has fewer.
     * `before`: Physical offset where the read ends, if not at the log's end.
 
     Returns: In log order.

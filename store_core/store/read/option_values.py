@@ -84,7 +84,6 @@ def _checked_topic(name: str, topic: str) -> str:
 def checked_text(name: str, text: str, errors: str = "strict") -> str:
     """Return a text that an option has, unless it can't be encoded.
 
-    * `name`: The option's.
     * `errors`: As of `str.encode`.
     """
     try:

@@ -136,7 +136,6 @@ def log_end_at(store: StorePaths | Store, time: int) -> int | None:
     that time, however the clock was set later. Segments are left out as for `starting_timestamp` (ADR 0023), so one or
     two are read. Damaged ranges are no records.
 
-    * `store`: As of `plan_ranges`.
     * `time`: Store time, ms.
 
     Returns: None if all records were stored before.

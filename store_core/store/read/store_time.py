@@ -51,7 +51,6 @@ def store_time(name: str, value: object, zone: tzinfo | None = None) -> int:
     A local time that the clocks skip is shifted forward by the gap, and of one that occurs twice the first is taken, as
     Java's ``LocalDateTime.atZone`` and so Spark do. A ``datetime`` with ``fold=1`` means the second.
 
-    * `name`: The option's name.
     * `value`: ms, ISO 8601, digits such as 20240501120000, a ``datetime`` or a ``date``, which means its midnight.
     * `zone`: Zone of times that have none.
     """

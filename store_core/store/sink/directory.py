@@ -39,7 +39,6 @@ _LONGEST_OWNER: Final = 4096
 class SinkDirectory:
     """The directory ``commitlog-sink`` of a store: staged records, segments being written, the ledger.
 
-    * `root`: The store's root.
     * `staging`: Where records are staged; by default here.
     """
 

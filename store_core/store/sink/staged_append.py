@@ -285,10 +285,7 @@ _MOST_BYTES: Final = 256 << 20
 
 
 class KnownRecords:
-    """Columns of the first records of an append, up to a memory limit and as long as all are known.
-
-    * `most_bytes`: Maximum memory used.
-    """
+    """Columns of the first records of an append, up to a memory limit and as long as all are known."""
 
     def __init__(self, most_bytes: int = _MOST_BYTES) -> None:
         self._parts: list[KnownColumns] = []

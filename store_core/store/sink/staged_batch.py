@@ -81,8 +81,6 @@ class StagedBatchWriter:
     """Writes a file of staged records; as a context manager, it closes the file.
 
     * `path`: In a directory that exists; an existing file is replaced.
-
-    * `log_bytes`: Bytes of records so far.
     """
 
     def __init__(self, path: Path, file_system: FileSystem) -> None:

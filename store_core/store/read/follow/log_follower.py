@@ -138,7 +138,6 @@ class LogFollower:
     a segment again; the first records of segments; which losses and which odd files it has reported; and where reading
     ends altogether, once that is fixed. All else follows from the positions that a caller passes.
 
-    * `paths`: See `store_core.snapshot.log.Log.of`.
     * `options`: Columns and filters have no influence on positions.
     * `compressed`: Whether segments that are compressed as a whole are read, too. A file that is being compressed is
       there twice.

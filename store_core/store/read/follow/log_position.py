@@ -77,7 +77,6 @@ def json_integer(name: str, found: object, key: str, most: int = _LONG) -> int:
     """Return an integer of a JSON object.
 
     * `name`: What the object is, for the error.
-    * `found`: The object, of any type.
     * `most`: The largest value that makes sense; the smallest is 0, and for times any negative one.
     """
     value = found.get(key) if isinstance(found, dict) else None
@@ -122,7 +121,6 @@ class LogPosition:
 
         * `view`: Its bytes.
         * `last_start`: Where the record starts, in bytes from the segment's start.
-        * `anchors`: As `anchor_records`.
         """
         last = RecordProof.of(view, last_start)
         if last is None:

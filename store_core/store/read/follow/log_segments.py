@@ -80,7 +80,6 @@ class LogSegments:
     ) -> LogSegments:
         """List the segments now; errors as of `store_core.snapshot.log.Log.of`, also if all are empty.
 
-        * `storage`: For paths that are URLs.
         * `compressed`: Whether segments that are compressed as a whole are among them.
         * `known_firsts`: As the attribute, to share it with later listings of the same log.
         * `told`: As of `Log.of`.
@@ -271,7 +270,6 @@ def find_continuation(log: LogSegments, known: LogPosition, *, verify_crc: bool)
     """Compare what lies before a position with what the position remembers.
 
     * `known`: Where reading is to go on.
-    * `verify_crc`: As of `LogSegments.latest`.
 
     Returns: If segments were deleted: the first byte that is left. If the log was truncated: the first record that was
     stored after the last one that was read, wherever it is, since brokers write on where their recovery ended the log.
