@@ -425,17 +425,15 @@ def _write(path: Path, rules: QueueRules, entries: IndexSlice, reader: RunReader
         file.put_entries(block)
     file.flush()
     if entries.is_followed:
-        _write_empty(path.with_name(next_index_file_name(path.name)), rules, file)
+        ends = file.end_physical_offset, file.end_timestamp
+        empty = IndexFile.create(
+            path.with_name(next_index_file_name(path.name)), rules, DeferredSyncFileSystem(), *ends
+        )
+        empty.flush(with_header=rules.features.writes_header_of_unused_index)
+        empty.close()
     file.close()
     is_noted = not entries.is_last or entries.is_followed
     return IndexReport(1 + entries.is_followed, entries.count, file.end_timestamp if is_noted else 0)
-
-
-def _write_empty(path: Path, rules: QueueRules, before: IndexFile) -> None:
-    ends = before.end_physical_offset, before.end_timestamp
-    file = IndexFile.create(path, rules, DeferredSyncFileSystem(), *ends)
-    file.flush(with_header=rules.features.writes_header_of_unused_index)
-    file.close()
 
 
 def _blocks(entries: IndexSlice, reader: RunReader) -> Iterator[IndexEntries]:

@@ -391,7 +391,11 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
     )  # fmt: skip
     with _cleared_on_failure(job), _places_for_runs(engine, job) as placed:
         report = _judged(_run_as_told(engine, placed), job)
-        _check_count(report, store, rules)
+        if len(report.queues) > rules.max_queues:
+            raise UnsafeSizeError(
+                "too many queues", str(store), 0, f"at most {rules.max_queues}", str(len(report.queues)), b"",
+                "A log may name a queue in every record. If these are real, raise the bound (--max-queues).",
+            )  # fmt: skip
     if compared is None and target.is_dir():
         sync_directories(target)
     return replace(report, problems=problems + report.problems, notes=listing.notes)
@@ -439,14 +443,6 @@ def _may_fill_a_file(job: RebuildJob) -> bool:
     """Return whether a log is large enough for more than one index file, with usual messages."""
     size = sum(part.end - part.begin for part in job.parts)
     return size > _LEAST_BYTES_A_KEY * job.rules.queue_rules.max_index_num
-
-
-def _check_count(report: RebuildReport, store: Path, rules: RebuildRules) -> None:
-    if len(report.queues) > rules.max_queues:
-        raise UnsafeSizeError(
-            "too many queues", str(store), 0, f"at most {rules.max_queues}", str(len(report.queues)), b"",
-            "A log may name a queue in every record. If these are real, raise the bound (--max-queues).",
-        )  # fmt: skip
 
 
 def _whole_parts(store: Path, rules: RebuildRules) -> tuple[SegmentPart, ...]:

@@ -94,18 +94,15 @@ class StoredQueues:
         """
         topic, rules = name[0], self._rules
         kind = QueueKind.BATCH if topic in rules.batch_topics else QueueKind.SIMPLE
-        is_in_database = self._is_in_database(topic)
-        queue = self._queues.get(*name) if is_in_database else None
+        queues = self._queues
+        is_in_database = queues.database is not None or (is_light(topic) and queues.light_database is not None)
+        queue = queues.get(*name) if is_in_database else None
         files = FileQueue(name, kind, self._root, _FILES)
         stored = files.loaded(rules) if queue is None else queue.units(0, _NOWHERE)
         sides = [NO_UNITS, *(_live(units, min_offset) for units in stored)]
         side = Side(*(np.concatenate(columns) for columns in zip(*sides, strict=True)))
         has_ext = rules.is_ext_enabled and kind is QueueKind.SIMPLE and not is_in_database
         return self._expanded(side, name) if has_ext else side
-
-    def _is_in_database(self, topic: str) -> bool:
-        queues = self._queues
-        return queues.database is not None or (is_light(topic) and queues.light_database is not None)
 
     def _expanded(self, side: Side, name: QueueName) -> Side:
         """Take values that are in an extension from there, as their addresses may differ."""

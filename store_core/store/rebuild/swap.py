@@ -376,7 +376,9 @@ class RebuildAttempt:
         sync_files(self.root, self._whole)
         for kind in QUEUE_KINDS:
             for topic in _names(self.root / kind):
-                self._move_queues(f"{kind}/{topic}")
+                if not self._move(f"{kind}/{topic}"):  # others of the topic are in place
+                    for queue_id in _names(self.root / kind / topic):
+                        self._move(f"{kind}/{topic}/{queue_id}")
         if (self.root / INDEX_DIRECTORY).is_dir():
             self._move(INDEX_DIRECTORY)
 
@@ -390,12 +392,6 @@ class RebuildAttempt:
         target.mkdir(parents=True, exist_ok=True)
         for name in _names(source):
             (source / name).replace(target / name)
-
-    def _move_queues(self, topic: str) -> None:
-        """Move all queues of a topic at once, unless others of it are in place."""
-        if not self._move(topic):
-            for queue_id in _names(self.root / topic):
-                self._move(f"{topic}/{queue_id}")
 
     def _move(self, place: str) -> bool:
         """Move a directory, and return whether there was nothing in its place."""

@@ -232,7 +232,9 @@ class StoreRecovery:
             self._bring_to_disk()
         self._recover_queue_offsets()
         if self._rules.features.loads_delay_levels_after_recovery:
-            self._make_schedule_queues()
+            # without files (4.9: ``ScheduleMessageService.correctDelayOffset``)
+            for level in range(len(self._rules.delay_levels)):
+                self._queues.find_or_create(SCHEDULE_TOPIC, level)
         self._refuse_what_stops_a_broker("fails to load such a store")
         return self.finish()
 
@@ -340,11 +342,6 @@ class StoreRecovery:
         if not self._index.is_load_ok:
             raise SegmentLayoutError(f"RocketMQ {self._rules.release} refuses to load such a store: {notes[-1]}")
 
-    def _make_schedule_queues(self) -> None:
-        """Create the queues of all delay levels, without files (4.9: ``ScheduleMessageService.correctDelayOffset``)."""
-        for level in range(len(self._rules.delay_levels)):
-            self._queues.find_or_create(SCHEDULE_TOPIC, level)
-
     # ---- the log
 
     def _recover_log(self, cover: int) -> None:
@@ -352,7 +349,9 @@ class StoreRecovery:
         files, loaded = queue.mapped_files, queue.loaded_files or queue.mapped_files
         start = self._start_file(loaded, cover)
         first = loaded[start.number]
-        self._tell_start(first, start)
+        self._note(start_offset=first.file_from_offset)
+        if start.number:
+            self._decide(f"checked the log from {first.file_from_offset} on", first.path, start.why)
         before = sum(file.file_from_offset < first.file_from_offset for file in files)
         gap = None if self.report.last_exit_ok else close_index_gap(self._index, files, before, self._rules)
         if gap is not None:
@@ -399,11 +398,6 @@ class StoreRecovery:
         if self._queues.is_in_rocksdb:
             return start.by_queues(cover)
         return start.after_exit(cover) if self.report.last_exit_ok else start.after_crash()
-
-    def _tell_start(self, file: MappedFile, start: StartFile) -> None:
-        self._note(start_offset=file.file_from_offset)
-        if start.number:
-            self._decide(f"checked the log from {file.file_from_offset} on", file.path, start.why)
 
     def _scan(self, files: tuple[MappedFile, ...], cover: int) -> FollowedLog:
         # A release that loads delay levels after recovery gives units of delayed messages the hash of their tags.
