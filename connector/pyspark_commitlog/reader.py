@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from pyspark_commitlog.options import CommitLogOptions
     from store_core.snapshot.store import Store
-    from store_core.store.read.read_options import ReadOptions
 
 
 @dataclass(frozen=True)
@@ -101,19 +100,18 @@ class CommitLogReader(DataSourceReader):
             return
         keep_old_objects()
         try:
-            options = replace(self._task_options(), store_name=partition.store_name)
+            options = self._options
+            if self._times is not None:
+                options = replace(self._times.for_task(), columns=options.columns)
+            if self._is_followed:
+                options = replace(options, starting_timestamp=None)
+            options = replace(options, store_name=partition.store_name)
             for part in partition.ranges:
                 for batch in read_range(part, options):
                     yield self._schema.conform(batch)
         except StoreError as error:
             # As `without_traceback` does, which can't wrap a generator.
             raise error.with_traceback(None) from None
-
-    def _task_options(self) -> ReadOptions:
-        found = self._options
-        if self._times is not None:
-            found = replace(self._times.for_task(), columns=self._options.columns)
-        return replace(found, starting_timestamp=None) if self._is_followed else found
 
 
 def _hint_at_scan(size: int) -> None:

@@ -238,14 +238,10 @@ class _RangeReader:
                 yield from self._gather_records(part, mine)
             if part.run.size >= _SOUND_AGAIN:
                 return part.place
-        self._note_covered(salvage)
-        return Place(self._limit)
-
-    def _note_covered(self, salvage: SalvageWalk) -> None:
-        """Say that a blank record hides sound ones; only the range that has the first of these does."""
-        if max(self._begin, 0) <= salvage.covered < self._limit:
+        if max(self._begin, 0) <= salvage.covered < self._limit:  # only the range that has the first of these says it
             blank, covered = (self._start_offset + at for at in (salvage.stop, salvage.covered))
             _log.warning("%s", covered_note(self._range.segment.path, blank, covered))
+        return Place(self._limit)
 
     def _take_sound(self, window: Window) -> Generator[ReadChunk, None, int]:
         """Measure records and take those of the range; return how many precede the first unsound one."""

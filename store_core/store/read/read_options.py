@@ -187,8 +187,12 @@ class ReadOptions:
         if options.is_permissive and "columns" not in parsed:
             options = cls(**parsed, columns=(*DEFAULT_COLUMNS, CORRUPT_RECORD))  # type: ignore[arg-type]  # as above
         _check_pairs(options)
-        if options.filter is not None and "filter_type" not in parsed:
-            _check_filter_type(options.filter)
+        # As tags, a filter that looks like SQL92 would match no row.
+        if options.filter is not None and "filter_type" not in parsed and _LOOKS_LIKE_SQL.search(options.filter):
+            raise InvalidOptionError(
+                f"{shown_option('filter')}: expected tags such as 'TagA || TagB', found {options.filter!r}, which "
+                f"looks like SQL92; say which it is with {shown_option('filter_type')}: SQL92 or TAG"
+            )
         return options
 
     def store_of(self, paths: StorePaths) -> Store:
@@ -280,7 +284,11 @@ def _check_pairs(options: ReadOptions) -> None:
         shown = f"{shown_option('topic')} and {shown_option('topics_pattern')}"
         raise InvalidOptionError(f"{shown}: expected one of them, found both; leave one out")
     if options.filter is not None:
-        _check_filter(options.filter, options.filter_type, options.release)
+        try:
+            MessageSelector.of(options.filter_type, options.filter, options.release)
+        except FilterError as error:
+            language = f"{shown_option('filter_type')} is {options.filter_type}"
+            raise InvalidOptionError(f"{shown_option('filter')}: {error}; {language}") from error
     _check_order("timestamp", options.starting_timestamp, options.ending_timestamp, shown=iso_time)
     if options.starting_timestamp is None and options.ending_timestamp is None:
         _check_order("offsets", options.starting_offsets.physical, options.ending_offsets.physical)
@@ -304,24 +312,6 @@ def _check_order(
     if start is not None and end is not None and start > end:
         first, last = shown_option(f"starting_{kind}"), shown_option(f"ending_{kind}")
         raise InvalidOptionError(f"{first}: expected at most {last}, {shown(end)}, found {shown(start)}{where}")
-
-
-def _check_filter(text: str, filter_type: str, release: str) -> None:
-    """Refuse a filter that is not valid in the language of its type."""
-    try:
-        MessageSelector.of(filter_type, text, release)
-    except FilterError as error:
-        language = f"{shown_option('filter_type')} is {filter_type}"
-        raise InvalidOptionError(f"{shown_option('filter')}: {error}; {language}") from error
-
-
-def _check_filter_type(text: str) -> None:
-    """Refuse a filter that looks like SQL92 if no filter type was given: as tags it would match no row."""
-    if _LOOKS_LIKE_SQL.search(text):
-        raise InvalidOptionError(
-            f"{shown_option('filter')}: expected tags such as 'TagA || TagB', found {text!r}, which looks like "
-            f"SQL92; say which it is with {shown_option('filter_type')}: SQL92 or TAG"
-        )
 
 
 _RELATIVE: Final = re.compile(r"-([0-9]{1,9})([smhdw])")
