@@ -286,19 +286,13 @@ def _refuse_sizes(rules: EncodeRules, body: int, properties: int, record: int) -
         if rules.features.refuses_long_properties_before_append:
             return Refusal(PutMessageStatus.PROPERTIES_SIZE_EXCEEDED, reason)
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.PROPERTIES_SIZE_EXCEEDED)
-    if rules.features.limits_bodies:
-        return _refuse_body(rules, body, record)
-    if record <= rules.max_message_size:
-        return None
-    reason = f"a record of {record} bytes, at most {rules.max_message_size} are allowed"
-    return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
-
-
-def _refuse_body(rules: EncodeRules, body: int, record: int) -> Refusal | None:
     limit = rules.max_message_size
-    if body > limit:
+    if not rules.features.limits_bodies and record > limit:
+        reason = f"a record of {record} bytes, at most {limit} are allowed"
+        return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason, AppendMessageStatus.MESSAGE_SIZE_EXCEEDED)
+    if rules.features.limits_bodies and body > limit:
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, f"a body of {body} bytes, at most {limit} are allowed")
-    if record > limit + ENCODER_RESERVE:
+    if rules.features.limits_bodies and record > limit + ENCODER_RESERVE:
         reason = f"a record of {record} bytes, at most {limit + ENCODER_RESERVE} are allowed"
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
     return None
