@@ -213,7 +213,14 @@ def assign_batch(batch: DispatchBatch, rules: QueueRules, known: Container[tuple
         odd = np.union1d(odd, np.flatnonzero(batch.is_queued & ~fits))
     if not odd.size:
         return BatchAssignment(rows, codes, [], batch.queues, [])
-    return _with_odd_rows(BatchAssignment(rows, codes, [], batch.queues, []), batch, odd, rules)
+    numbers = QueueNumbering(batch.queues)
+    light: list[LightRow] = []
+    refused: list[RefusedUnit] = []
+    for row in odd.tolist():
+        assigned = assign(batch.request(row), rules)
+        refused += assigned.refused
+        light += [LightRow(row, numbers.number(unit[:2]), unit.queue_offset) for unit in assigned.units[1:]]
+    return BatchAssignment(rows, codes, light, tuple(numbers.queues), refused)
 
 
 def _fitting_rows(
@@ -238,20 +245,6 @@ def fitting_batches(
     is_size = (batch_size >= 0) & (batch_size <= _LARGEST_BATCH)
     largest_base = _LAST_OFFSET - np.where(is_size, batch_size, 0).astype(np.int64)
     return is_size & (message_base_offset >= 0) & (message_base_offset <= largest_base)
-
-
-def _with_odd_rows(
-    ordinary: BatchAssignment, batch: DispatchBatch, odd: npt.NDArray[np.int64], rules: QueueRules
-) -> BatchAssignment:
-    """Add what the definition returns for some rows: units in light queues, and refused units."""
-    numbers = QueueNumbering(ordinary.queues)
-    light: list[LightRow] = []
-    refused: list[RefusedUnit] = []
-    for row in odd.tolist():
-        assigned = assign(batch.request(row), rules)
-        refused += assigned.refused
-        light += [LightRow(row, numbers.number(unit[:2]), unit.queue_offset) for unit in assigned.units[1:]]
-    return ordinary._replace(light=light, queues=tuple(numbers.queues), refused=refused)
 
 
 class RefusedUnit(NamedTuple):

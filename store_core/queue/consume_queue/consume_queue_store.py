@@ -458,10 +458,7 @@ class ConsumeQueueStore:
             files.force(files.max_offset - _FILES_RECOVERED * files.file_size)
             if isinstance(queue, ConsumeQueue) and queue.ext is not None:
                 queue.ext.mapped_file_queue.force(0)
-        self._sync_topics()
-
-    def _sync_topics(self) -> None:
-        """Sync the topics' directories: after a killed process they may exist in memory only."""
+        # After a killed process the topics' directories may exist in memory only.
         kinds = (self._root / kind for kind in (CONSUME_QUEUE, CONSUME_QUEUE_EXT, BATCH_CONSUME_QUEUE))
         for directory in (*kinds, self._root):
             status = self._file_system.status(directory)
