@@ -152,20 +152,16 @@ class MappedFileQueue:
             else:
                 created = MappedFile.create(path, self.file_size, self._file_system)
         except OSError as error:
-            self._note_failure(offset, error)
+            if str(error) != str(self.create_error):  # said once for as long as the reason stays the same
+                words = in_words(error, self.paths.all_paths[0])
+                _LOG.error("the file at offset %d could not be made: %s", offset, words)
+            self.create_error = error
             return None
         self.create_error = None
         with self._lock:
             created.first_create_in_queue = not self._files
             self._files = (*self._files, self._limited(created))
         return created
-
-    def _note_failure(self, offset: int, error: OSError) -> None:
-        """Log why a file could not be made, once for as long as the reason stays the same."""
-        if str(error) != str(self.create_error):
-            words = in_words(error, self.paths.all_paths[0])
-            _LOG.error("the file at offset %d could not be made: %s", offset, words)
-        self.create_error = error
 
     @property
     def is_barred(self) -> bool:

@@ -234,7 +234,13 @@ class LogAppender:
         * `offsets`: The next index of every queue after them.
         """
         with self._lock:
-            self._check_end(before, end_offset)
+            found = self._queue.max_wrote_position
+            if found != before or end_offset < found:  # records that were put meanwhile would be lost
+                raise SegmentLayoutError(
+                    f"the log in {self._queue.paths.paths[0]} can't be extended to {end_offset}: expected its end at "
+                    f"{before}, found {found}. Nobody else may put messages meanwhile; close the store and open it "
+                    f"again"
+                )
             self._offsets.replace(offsets.as_mapping(), offsets.lmq_queues())
             last = self._queue.last_mapped_file
             while last is None or end_offset > last.end_offset:
@@ -246,15 +252,6 @@ class LogAppender:
             last.set_position(end_offset - last.file_from_offset)
             last.store_timestamp = store_timestamp
             self._queue.flushed_where = self._queue.committed_where = end_offset
-
-    def _check_end(self, before: int, end_offset: int) -> None:
-        """Refuse to extend a log to which messages were put meanwhile: their records would be lost."""
-        found = self._queue.max_wrote_position
-        if found != before or end_offset < found:
-            raise SegmentLayoutError(
-                f"the log in {self._queue.paths.paths[0]} can't be extended to {end_offset}: expected its end at "
-                f"{before}, found {found}. Nobody else may put messages meanwhile; close the store and open it again"
-            )
 
     def _count(self, batch: EncodedBatch, messages: int) -> None:
         sizes = np.diff(batch.starts)[:messages]

@@ -254,16 +254,6 @@ def with_sizes_of(root: Path, config: MessageStoreConfig, file_system: FileSyste
 
     So a commit is refused if another job meanwhile created the store with different sizes.
     """
-    _check_log(root, config, file_system)
-    sized = with_sizes_of_files(root, config, file_system)
-    values = {each.name: getattr(sized, each.name) for each in fields(sized)}
-    fixed: dict[str, Any] = {name: int(value) for name, value in values.items() if isinstance(value, DefaultSize)}
-    sized = replace(sized, **fixed)
-    _check_index(root, sized, file_system)
-    return sized
-
-
-def _check_log(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:
     for path in log_paths(root, config, file_system).all_paths:
         packed = [name for name in names_in(path, file_system) if is_compressed_segment(name)]
         if packed:
@@ -271,6 +261,12 @@ def _check_log(root: Path, config: MessageStoreConfig, file_system: FileSystem) 
         sizes = {size for _, _, size in files_in([path], file_system)}
         if len(sizes) > 1:
             raise SegmentLayoutError(f"the segments of {path} have {sorted(sizes)} bytes: expected one size")
+    sized = with_sizes_of_files(root, config, file_system)
+    values = {each.name: getattr(sized, each.name) for each in fields(sized)}
+    fixed: dict[str, Any] = {name: int(value) for name, value in values.items() if isinstance(value, DefaultSize)}
+    sized = replace(sized, **fixed)
+    _check_index(root, sized, file_system)
+    return sized
 
 
 def _check_index(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:

@@ -191,18 +191,14 @@ class UnseenSegments:
         return written
 
     def _write_behind(self, records: memoryview) -> None:
-        """Write records in a thread while the next ones are completed; raise any earlier failure."""
-        self._sync_behind()
-        self._writer.take(write_all, self._files[-1], records, self._position)
-        self._position += len(records)
-        self._unsynced += len(records)
-
-    def _sync_behind(self) -> None:
-        """Sync the file in a thread if due; raise any earlier failure."""
+        """Write records, and sync the file if due, in threads while the next are completed; raise earlier errors."""
         if self._unsynced >= _SYNC_BYTES and (self._syncing is None or self._syncing.done()):
             self._wait_for_sync()
             self._syncing = self._syncer.submit(self._files[-1].sync)
             self._unsynced = 0
+        self._writer.take(write_all, self._files[-1], records, self._position)
+        self._position += len(records)
+        self._unsynced += len(records)
 
     def _wait_for_sync(self) -> None:
         syncing, self._syncing = self._syncing, None
