@@ -302,8 +302,6 @@ def _measured(measured: Sequence[float], unit: str) -> str:
 def si(value: float, unit: str = "") -> str:
     """Return a number with at most three digits and an SI prefix.
 
-    Examples
-    --------
     >>> si(1234, "B/s"), si(950_000), si(0), si(7.5)
     ('1.23 kB/s', '950k', '0', '7.5')
     """
@@ -318,8 +316,6 @@ def si(value: float, unit: str = "") -> str:
 def binary_bytes(value: int) -> str:
     """Return an offset or a size in binary units.
 
-    Examples
-    --------
     >>> binary_bytes(0), binary_bytes(1 << 18), binary_bytes(3 << 29)
     ('0', '256 KiB', '1.5 GiB')
     """
@@ -335,8 +331,6 @@ _DURATIONS: Final = ((2 * 86_400_000, 86_400_000, "days"), (2 * 3_600_000, 3_600
 def duration(milliseconds: float) -> str:
     """Return a duration with the unit that fits.
 
-    Examples
-    --------
     >>> duration(3), duration(1500), duration(250_000), duration(7_200_000), duration(3 * 86_400_000)
     ('3 ms', '1.5 s', '4 min', '2 h', '3 days')
     """

@@ -394,8 +394,6 @@ def index_file_name(timestamp: int, time_zone: tzinfo | None = None) -> str:
     * `timestamp`: Ms since 1970.
     * `time_zone`: RocketMQ uses the machine's, which is the default.
 
-    Examples
-    --------
     >>> from datetime import UTC
     >>> index_file_name(1_700_000_000_123, UTC)
     '20231114221320123'

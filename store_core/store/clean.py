@@ -221,8 +221,6 @@ def parse_delete_when(text: str, name: str = "MessageStoreConfig.delete_when") -
 
     * `name`: What errors call it.
 
-    Examples
-    --------
     >>> sorted(parse_delete_when("04;16"))
     [4, 16]
     """

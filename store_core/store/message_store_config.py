@@ -40,8 +40,6 @@ def parse_properties_file(data: bytes) -> dict[str, str]:
 
     Values keep trailing blanks, as in Java. The encoding is ISO 8859-1, with ``\uXXXX`` for other characters.
 
-    Examples
-    --------
     >>> parse_properties_file(b"# a broker\nflushDiskType = SYNC_FLUSH\ndeleteWhen:04;\\\n  05\n")
     {'flushDiskType': 'SYNC_FLUSH', 'deleteWhen': '04;05'}
     """

@@ -27,8 +27,6 @@ class QueueNumbering:
 
     * `queues`: By number.
 
-    Examples
-    --------
     >>> numbers = QueueNumbering([("orders", 0)])
     >>> numbers.number(("orders", 1)), numbers.number(("orders", 0))
     (1, 0)

@@ -72,8 +72,6 @@ class LakeFile(NamedTuple):
     def partition(self) -> tuple[str, str]:
         """Topic and day.
 
-        Examples
-        --------
         >>> LakeFile("topic=%25RETRY%25billing/day=2023-11-14/1-2-3.parquet", "0", 1, 1).partition
         ('%RETRY%billing', '2023-11-14')
         """
@@ -158,8 +156,6 @@ def partition_directory(topic: str, day: int) -> str:
 
     * `day`: Since 1970, in UTC; or `NO_DAY`.
 
-    Examples
-    --------
     >>> partition_directory("%RETRY%billing", 19675)
     'topic=%25RETRY%25billing/day=2023-11-14'
     """
