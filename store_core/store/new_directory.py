@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     import re
     from collections.abc import Iterator
     from pathlib import Path
-    from types import TracebackType
 
 
 _PIECE: Final = 8 << 20
@@ -185,9 +184,7 @@ class NewDirectory:
                     os.close(_locked(path))
                     yield path
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, _kind: object, error: object, _trace: object) -> None:
         """Delete what is left of the work; an error of the system that names it names the target instead."""
         shutil.rmtree(self.work, ignore_errors=True)
         for lock in self._locks:

@@ -18,7 +18,6 @@ from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from types import TracebackType
 
     import numpy.typing as npt
 
@@ -228,10 +227,8 @@ class PickWindows:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._opened.__exit__(kind, error, trace)
+    def __exit__(self, *raised: object) -> None:
+        self._opened.__exit__(*raised)
 
     def _first_outside(self, part: Picks) -> int | None:
         """Return the physical offset of the first record that does not lie within the records of the segment."""
