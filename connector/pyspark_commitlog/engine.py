@@ -111,8 +111,6 @@ def job_session(name: str) -> Iterator[SparkSession]:
     A new one is made by `pyspark_commitlog.spark_session`. Settings of ``spark-submit`` and configuration files are
     kept, except that Spark's own progress bar is off: a job's output may be saved, and on a terminal the job draws its
     own bar (`pyspark_commitlog.progress`).
-
-    * `name`: Name of the application.
     """
     active = SparkSession.getActiveSession()
     if active is not None:

@@ -54,10 +54,8 @@ def spark_type(kind: pa.DataType) -> DataType:
 def dataframe_schema(columns: Sequence[str], *, nullable: bool, of: Sequence[Column] = COLUMNS) -> StructType:
     """Return the schema of a DataFrame.
 
-    * `columns`: Canonical names.
     * `nullable`: Whether damaged ranges become rows, as with mode PERMISSIVE: columns of a message are null in such
       rows.
-    * `of`: The columns of the view.
     """
     fields = arrow_schema(columns, nullable=nullable, columns=of)
     return StructType([StructField(field.name, spark_type(field.type), field.nullable) for field in fields])

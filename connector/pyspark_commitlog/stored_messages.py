@@ -31,7 +31,6 @@ def check_asked_for(path: str, options: Mapping[str, str]) -> None:
 
     The log is read only for what the directories of the store do not show, and then only a narrow column.
 
-    * `path`: The store that is read.
     * `options`: Read options, with names in any case.
     """
     read = CommitLogOptions.from_spark({**options, "path": path}).read

@@ -34,7 +34,6 @@ def typed_rows(frame: DataFrame, path: str, *, is_base64: bool) -> DataFrame:
     """Convert columns of text to the types of messages.
 
     * `frame`: Rows from files, with columns of text; properties may be an object, and keys a list.
-    * `path`: Where they come from, for errors.
     * `is_base64`: Whether bodies are in base64.
 
     Returns: Its job fails at a text that can't be converted; `wrong_row` finds the message in Spark's error.

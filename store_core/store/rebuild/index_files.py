@@ -236,10 +236,7 @@ def _ranked(offsets: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 @dataclass(frozen=True, slots=True)
 class IndexReport:
-    """Result of rebuilding the index.
-
-    * `files`, `entries`: Number of files, and of entries put.
-    """
+    """Result of rebuilding the index."""
 
     files: int
     entries: int

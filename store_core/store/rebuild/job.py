@@ -362,7 +362,6 @@ def rebuild_by(  # noqa: PLR0913 -- the engine, what is read, where it goes, and
 ) -> RebuildReport:
     """Build queues and index from the log alone, below `target`; nothing in the store changes.
 
-    * `engine`: Runs the parts.
     * `store`: A store root that is accessible wherever parts run.
     * `target`: Where parts write ``consumequeue``, ``batchconsumequeue``, ``consumequeue_ext`` and ``index``. Those to
       be rebuilt are deleted there first, and also after a failure.

@@ -82,7 +82,6 @@ class LostRanges:
     """Collects the lost ranges of one segment, in ascending order.
 
     * `count`, `size`: Number of ranges, and bytes in them.
-    * `first`: The first ranges.
     """
 
     def __init__(self) -> None:
@@ -115,8 +114,6 @@ class LostBytes:
 
     * `segments`: The log's segments, in order.
     * `packed`: Results of `LostRanges.packed`.
-
-    * `total`: Total bytes lost.
     """
 
     def __init__(self, segments: Sequence[Segment], packed: Iterable[bytes] = ()) -> None:

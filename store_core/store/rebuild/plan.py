@@ -177,10 +177,7 @@ class RebuildOptions:
 
 @dataclass(frozen=True, slots=True)
 class RebuildRules:
-    """What to rebuild, and by which release's rules.
-
-    * `has_queues`, `has_index`: What to rebuild.
-    """
+    """What to rebuild, and by which release's rules."""
 
     queue_rules: QueueRules
     topics: frozenset[str] | None = None  # only queues of these topics; None for all

@@ -222,7 +222,6 @@ class QueueJudgement:
 def _judge_units(judged: QueueJudgement, place: str, ours: Side, theirs: Side, log_end: int) -> QueueJudgement:
     """Judge each unit of a store's queue.
 
-    * `place`: Of the findings.
     * `ours`, `theirs`: The units derived from the log, and those of the store, both by ascending place.
     * `log_end`: Physical offset where the log ends.
     """

@@ -59,7 +59,6 @@ def cut_queue(directory: Path, since_offset: int, *, is_batch: bool) -> None:
 
     * `directory`: The queue's directory, not in use.
     * `since_offset`: Physical offset.
-    * `is_batch`: Whether it is a batch queue.
     """
     dtype = BATCH_UNIT_DTYPE if is_batch else UNIT_DTYPE
     is_over = False

@@ -374,11 +374,7 @@ _MOST_IDS: Final = 20
 
 
 def check_wanted(report: RebuildReport, store: Path, rules: RebuildRules, file_system: FileSystem) -> None:
-    """Refuse topics and a queue id that are neither in the log nor in the store's queues and configuration.
-
-    * `report`: Report on the log's contents.
-    * `rules`: Rules with the requested topics and queue id.
-    """
+    """Refuse topics and a queue id that are neither in the log nor in the store's queues and configuration."""
     if rules.topics is None and rules.queue_id is None:
         return
     in_log = {(queue.topic, queue.queue_id) for queue in report.queues}

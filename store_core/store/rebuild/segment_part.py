@@ -272,7 +272,6 @@ def find_rebuilt_end(
 ) -> FoundEnd:
     """Find the end of a log that has already been read: by its last part, if reading arrived there.
 
-    * `outcomes`: Of the segments that were read.
     * `live_end`: Physical offset up to which a log was read that a broker is writing: later bytes have been written
       since.
     """

@@ -113,7 +113,6 @@ def complete_index(index: IndexService, files: Sequence[MappedFile], begin: int,
     An index has its entries in the order of the log, and leaves out what is put before its end, as RocketMQ does. So if
     another writer has indexed later records meanwhile, keys before these can't be added any more.
 
-    * `files`: The segments of the log.
     * `begin`: Physical offset of the first record that was left out.
 
     Returns: Whether the index has the keys of all records from `begin` on.
