@@ -21,8 +21,7 @@ def lazy_names(package: str) -> Callable[[str], Any]:
     def find(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for
         module = _homes(package).get(name)
         if module is None:
-            message = f"module {package!r} has no attribute {name!r}"
-            raise AttributeError(message, name=name)
+            raise AttributeError(f"module {package!r} has no attribute {name!r}", name=name)
         found = getattr(import_module(module), name)
         setattr(sys.modules[package], name, found)
         return found

@@ -40,8 +40,7 @@ _HOMES: Final = {
 def __getattr__(name: str) -> Any:  # noqa: ANN401 -- whatever the name stands for
     """Import what a name stands for when it is first looked up."""
     if name not in _HOMES:
-        message = f"module {__name__!r} has no attribute {name!r}"
-        raise AttributeError(message)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module, home = _HOMES[name]
     try:
         return getattr(import_module(module), home)

@@ -180,11 +180,9 @@ def resolve_columns(names: Sequence[str], columns: Sequence[Column] = COLUMNS) -
     )
     twice = sorted({name for name in resolved if resolved.count(name) > 1})
     if twice:
-        message = f"column {twice[0]!r} is named twice in {', '.join(names)}"
-        raise InvalidOptionError(message)
+        raise InvalidOptionError(f"column {twice[0]!r} is named twice in {', '.join(names)}")
     if not resolved:
-        message = f"no column is named; the columns are {', '.join(known)}"
-        raise InvalidOptionError(message)
+        raise InvalidOptionError(f"no column is named; the columns are {', '.join(known)}")
     return resolved
 
 
@@ -218,8 +216,7 @@ def _resolve(name: str, known: Sequence[str]) -> str:
     if folded in known:
         return folded
     hint = did_you_mean(name.strip(), known) or f"the columns are {', '.join(known)}"
-    message = f"unknown column {name!r}; {hint}"
-    raise InvalidOptionError(message)
+    raise InvalidOptionError(f"unknown column {name!r}; {hint}")
 
 
 def arrow_schema(names: Sequence[str], *, nullable: bool = False, columns: Sequence[Column] = COLUMNS) -> pa.Schema:

@@ -47,8 +47,7 @@ def expand_body(body: bytes, compression: CompressionType, limit: int = MAX_EXPA
     if compression is CompressionType.ZSTD:
         body = _read_frames(body)
     elif _has_linked_blocks(body):
-        message = "an lz4 frame whose blocks depend on each other, which RocketMQ does not read"
-        raise ValueError(message)
+        raise ValueError("an lz4 frame whose blocks depend on each other, which RocketMQ does not read")
     return _expand_frame(body, _CODECS[compression], limit)
 
 
@@ -65,12 +64,10 @@ def _expand_zlib(body: bytes, limit: int) -> bytes:
     except zlib.error as error:
         if str(error).startswith(_NEEDS_DICTIONARY):
             return b""
-        message = f"not a zlib stream: {error}"
-        raise ValueError(message) from error
+        raise ValueError(f"not a zlib stream: {error}") from error
     _check_bound(len(expanded), limit)
     if not stream.eof:
-        message = f"the zlib stream of {len(body)} bytes is cut off"
-        raise ValueError(message)
+        raise ValueError(f"the zlib stream of {len(body)} bytes is cut off")
     return expanded
 
 
@@ -118,12 +115,10 @@ def _expand_frame(body: bytes, codec: str, limit: int) -> bytes:
                 _check_bound(total, limit)
                 pieces.append(piece)
     except (pa.ArrowException, OSError) as error:
-        message = f"not a whole {codec} frame: {error}"
-        raise ValueError(message) from error
+        raise ValueError(f"not a whole {codec} frame: {error}") from error
     return b"".join(pieces)
 
 
 def _check_bound(size: int, limit: int) -> None:
     if size > limit:
-        message = f"the body expands to more than {limit} bytes"
-        raise BodyTooLargeError(message)
+        raise BodyTooLargeError(f"the body expands to more than {limit} bytes")

@@ -293,8 +293,7 @@ def _dtype(unit: Unit, v6_bits: int) -> np.dtype[np.void]:
 def field_position(dtype: np.dtype[np.void], name: str) -> int:
     """Return the position of a field in its unit, in bytes."""
     if dtype.fields is None:
-        message = f"{dtype} has no fields"
-        raise TypeError(message)
+        raise TypeError(f"{dtype} has no fields")
     return dtype.fields[name][1]
 
 

@@ -101,8 +101,7 @@ def head_reader(*names: str, sys_flag: int = 0) -> HeadReader:
     for name in names:
         begin, field = field_position(dtype, name), dtype[name]
         if begin < end:
-            message = f"field {name} is stored before those named before it"
-            raise ValueError(message)
+            raise ValueError(f"field {name} is stored before those named before it")
         code += f"{begin - end}x" + (f"{field.itemsize}s" if field.names else _CODES[field.itemsize])
         end = begin + field.itemsize
     return struct.Struct(code).unpack_from

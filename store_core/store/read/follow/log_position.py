@@ -124,8 +124,7 @@ class LogPosition:
         """
         last = RecordProof.of(view, last_start)
         if last is None:
-            message = f"no record at position {last_start} of {segment.path}"
-            raise RecordVanishedError(message)
+            raise RecordVanishedError(f"no record at position {last_start} of {segment.path}")
         end = last.end_offset
         is_closed = _is_closed(view, end - view.start_offset)
         name = f"{segment.end_offset:020d}" if is_closed else segment.name
