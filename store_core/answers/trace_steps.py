@@ -95,8 +95,7 @@ def group_of(row: Mapping[str, Any]) -> str | None:
         for prefix in (DEAD_LETTER_PREFIX, RETRY_PREFIX):
             if topic.startswith(prefix):
                 return str(topic.removeprefix(prefix))
-    group: str | None = row.get("group")
-    return group
+    return row.get("group")
 
 
 def due_of(row: Mapping[str, Any], kind: StepKind, broker: BrokerState) -> int | None:

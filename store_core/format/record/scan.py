@@ -369,8 +369,7 @@ def reach_of(data: memoryview, framing: Framing, beyond: int) -> int:
 
 def frame_size(data: memoryview, position: int, framing: Framing) -> int:
     """Return the size that a frame, or a blank one, claims; at least 8 bytes must be there."""
-    size: int = read_frame(data, position)[0] if framing is Framing.RECORDS else entry_size(data, position)
-    return size
+    return read_frame(data, position)[0] if framing is Framing.RECORDS else entry_size(data, position)
 
 
 def follow_frames(  # noqa: PLR0913 -- where to look, and what for
