@@ -25,7 +25,7 @@ from tests.connector.called import append
 from tests.connector.processes import run_program
 from tests.golden_stores import find_golden_store, unpack
 from tests.object_store import SECRET, Faults, ObjectStore
-from tests.store_core.files.store_kinds import every_file
+from tests.store_core.files.store_kinds import every_file, spread
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -182,10 +182,7 @@ def apart(tmp_path: Path) -> Path:
     """Make a store with its log on two other disks, beside its configuration."""
     root = shutil.copytree(unpack(find_golden_store("5.3.3/tx"), tmp_path / "unpacked").root, tmp_path / "apart")
     disks = [tmp_path / "disks" / name / "commitlog" for name in "ab"]
-    for disk, segment in zip(disks, sorted((root / "commitlog").iterdir()), strict=True):
-        disk.mkdir(parents=True)
-        shutil.move(segment, disk)
-    (root / "commitlog").rmdir()
+    spread(root, disks)
     (tmp_path / "broker.conf").write_text(
         "mappedFileSizeCommitLog=131072\nmappedFileSizeConsumeQueue=800\nmaxHashSlotNum=100\nmaxIndexNum=400\n"
         f"storePathRootDir={root}\nstorePathCommitLog={disks[0]},{disks[1]}\n"

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from threading import Event
 
+    import pytest
+
 
 _PAGE: Final = 4096
 
@@ -24,6 +26,18 @@ def descriptors() -> set[str]:
     """Return the descriptors that this process has open."""
     gc.collect()
     return {path.name for path in Path("/proc/self/fd").iterdir()}
+
+
+def forbid_listing(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Let nobody list directories of a name."""
+    names = OsFileSystem.names
+
+    def denied(self: OsFileSystem, directory: Path) -> list[str]:
+        if directory.name == name:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
+        return names(self, directory)
+
+    monkeypatch.setattr(OsFileSystem, "names", denied)
 
 
 class FakeClock:

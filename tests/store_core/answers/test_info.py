@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
 import struct
@@ -31,6 +30,7 @@ from store_core.snapshot.log import Log
 from tests.builders import LogBuilder, blank_record
 from tests.golden_stores import GoldenStore, find_golden_store, stores_of_kind, unpack
 from tests.store_core.command.calls import call
+from tests.store_core.fakes import forbid_listing
 from tests.store_core.queue.index_builders import index_service, request, rules
 from tests.viewed_store import make_viewed_store
 
@@ -162,14 +162,8 @@ def test_what_is_missing_is_told_with_how_to_make_it(tmp_path: Path) -> None:
 def test_what_may_not_be_read_is_told_and_not_called_missing(
     name: str, part: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store, names = make_viewed_store(tmp_path / "store"), OsFileSystem.names
-
-    def denied(self: OsFileSystem, directory: Path) -> list[str]:
-        if directory.name == name:
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
-        return names(self, directory)
-
-    monkeypatch.setattr(OsFileSystem, "names", denied)
+    store = make_viewed_store(tmp_path / "store")
+    forbid_listing(monkeypatch, name)
     found = told(store)
 
     assert any("has no permission" in note and str(store / name) in note for note in found["notes"])

@@ -66,12 +66,6 @@ def unlocked(store: Path) -> dict[str, bytes | None]:
     return {name: data for name, data in every_file(store).items() if name != "lock"}
 
 
-def small_store(directory: Path) -> Path:
-    log = LogBuilder()
-    log.append(b"one", topic="orders")
-    return log.write(directory / "store")
-
-
 # ---- the same everywhere
 
 
@@ -229,7 +223,9 @@ def test_options_that_cannot_be_are_refused_by_name(options: dict[str, Any], exp
 
 
 def test_no_process_is_too_few(tmp_path: Path) -> None:
-    store = small_store(tmp_path)
+    log = LogBuilder()
+    log.append(b"one", topic="orders")
+    store = log.write(tmp_path / "store")
     with pytest.raises(InvalidOptionError, match="processes: expected 1 or more, found 0"):
         rebuild_consume_queue(store, processes=0)
 

@@ -3,8 +3,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 import tarfile
 from pathlib import Path
@@ -23,13 +21,12 @@ from store_core import (
 )
 from store_core.answers import recover
 from store_core.answers.report import Verdict
-from store_core.files.file_system import OsFileSystem
 from store_core.format.release import RELEASES, Release
 from tests.builders import LogBuilder
+from tests.store_core.fakes import forbid_listing
+from tests.store_core.files.store_kinds import spread
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from tests.golden_stores import Golden
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
@@ -75,15 +72,6 @@ def test_a_store_that_is_refused_has_no_log_end(tmp_path: Path) -> None:
 
 
 # ---- what RocketMQ makes of it, as the real releases did
-
-
-def spread(store: Path, directories: Sequence[Path]) -> None:
-    """Move the segments of a store into several directories, one after another."""
-    for number, segment in enumerate(sorted((store / "commitlog").iterdir())):
-        directory = directories[number % len(directories)]
-        directory.mkdir(exist_ok=True)
-        segment.rename(directory / segment.name)
-    (store / "commitlog").rmdir()
 
 
 @pytest.mark.golden
@@ -177,14 +165,8 @@ def test_a_store_whose_light_index_is_no_number_is_refused(release: Release, tmp
 
 
 def test_a_log_that_may_not_be_listed_is_a_named_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    store, names = LogBuilder().write(tmp_path / "store"), OsFileSystem.names
-
-    def denied(self: OsFileSystem, directory: Path) -> list[str]:
-        if directory.name == "commitlog":
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(directory))
-        return names(self, directory)
-
-    monkeypatch.setattr(OsFileSystem, "names", denied)
+    store = LogBuilder().write(tmp_path / "store")
+    forbid_listing(monkeypatch, "commitlog")
 
     with pytest.raises(StoreAccessError, match=f"{store / 'commitlog'}: user .* has no permission"):
         recover(store, config=SMALL)

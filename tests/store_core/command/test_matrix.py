@@ -19,7 +19,7 @@ from store_core.views.view_columns import VIEWS
 from store_core.views.view_names import VIEW_PLANS
 from tests.store_core.answers.test_golden_json import DISK, NOW, life_store
 from tests.store_core.command.calls import Called, call
-from tests.store_core.files.store_kinds import every_file
+from tests.store_core.files.store_kinds import every_file, spread
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -240,13 +240,10 @@ def places(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a store with its log, and a copy of it with its log on two other disks, beside its configuration."""
     base = tmp_path_factory.mktemp("places")
     whole = shutil.copytree(life_store(base, 2048), base / "whole" / "store")
-    spread = shutil.copytree(whole, base / "spread" / "store")
+    apart = shutil.copytree(whole, base / "spread" / "store")
     disks = [base / "disks" / name / "commitlog" for name in "ab"]
-    for number, segment in enumerate(sorted((spread / "commitlog").iterdir())):
-        disks[number % 2].mkdir(parents=True, exist_ok=True)
-        shutil.move(segment, disks[number % 2])
-    (spread / "commitlog").rmdir()
-    (base / "broker.conf").write_text(f"{SIZES}storePathCommitLog={disks[0]},{disks[1]}\nstorePathRootDir={spread}\n")
+    spread(apart, disks)
+    (base / "broker.conf").write_text(f"{SIZES}storePathCommitLog={disks[0]},{disks[1]}\nstorePathRootDir={apart}\n")
     (base / "whole.conf").write_text(f"{SIZES}storePathRootDir={whole}\n")
     return base
 

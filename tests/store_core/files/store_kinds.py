@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tests.builders import LogBuilder
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
 
@@ -46,6 +47,15 @@ def add_rocksdb(directory: Path, *, holds_data: bool = True) -> Path:
     if holds_data:
         (directory / "000011.sst").write_bytes(b"table")
     return directory
+
+
+def spread(store: Path, directories: Sequence[Path]) -> None:
+    """Move the segments of a store into several directories, one after another."""
+    for number, segment in enumerate(sorted((store / "commitlog").iterdir())):
+        directory = directories[number % len(directories)]
+        directory.mkdir(parents=True, exist_ok=True)
+        segment.rename(directory / segment.name)
+    (store / "commitlog").rmdir()
 
 
 def every_file(root: Path) -> dict[str, bytes | None]:
