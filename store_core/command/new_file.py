@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 
-_UNFINISHED: Final = ".part"
+def _unfinished(target: Path) -> Path:
+    return Path(f"{target}.part")
 
 
 def check_new(option: str, target: Path | None) -> None:
@@ -28,6 +29,11 @@ def check_new(option: str, target: Path | None) -> None:
         return
     if target.exists():
         raise click.UsageError(f"{target} exists already: delete it first, or give another {option}")
+    if (unfinished := _unfinished(target)).exists():
+        raise click.UsageError(
+            f"{unfinished} exists: a run is writing it, or was killed. If none is running, delete it, or give another "
+            f"{option}"
+        )
     if not target.absolute().parent.is_dir():
         raise click.UsageError(f"there is no directory {target.absolute().parent}: make it, or give another {option}")
     from store_core.files.names import COMMIT_LOG
@@ -40,11 +46,13 @@ def check_new(option: str, target: Path | None) -> None:
 @contextmanager
 def new_file(target: Path) -> Iterator[BinaryIO]:
     """Provide a file that appears under its name when it is complete, and not at all otherwise."""
-    unfinished = Path(f"{target}{_UNFINISHED}")
+    unfinished = _unfinished(target)
     stream = unfinished.open("xb")
     try:
         with naming(target), stream:
             yield stream
+            stream.flush()
+            os.fsync(stream.fileno())
     except BaseException:
         unfinished.unlink()
         raise

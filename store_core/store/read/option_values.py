@@ -94,10 +94,6 @@ def checked_text(name: str, text: str, errors: str = "strict") -> str:
     return text
 
 
-def _columns(name: str, value: object) -> tuple[str, ...]:
-    return resolve_columns(parse_names(name, value))
-
-
 def _pattern(name: str, value: object) -> str:
     text = value.pattern if isinstance(value, re.Pattern) else value
     refuse_list(name, text, "a regular expression")
@@ -272,12 +268,8 @@ def _one_of(
     return parse
 
 
-def _storage(_: str, value: object) -> StorageSettings:
-    return StorageSettings.of(value)
-
-
 OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
-    "columns": _columns,
+    "columns": lambda name, value: resolve_columns(parse_names(name, value)),
     "topic": _topics,
     "topics_pattern": _pattern,
     "queue_id": _queue_ids,
@@ -304,7 +296,7 @@ OPTION_PARSERS: Final[Mapping[str, OptionParser]] = {
     "use_consume_queues": _one_of("auto", "never", fold=str.lower),
     "use_index_files": _one_of("auto", "never", fold=str.lower),
     "release": _one_of(*RELEASES, hint=release_hint),
-    "storage": _storage,
+    "storage": lambda _, value: StorageSettings.of(value),
     "config": _file_or_directories,
     "store_path_commit_log": _file_or_directories,
 }

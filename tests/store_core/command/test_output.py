@@ -83,6 +83,19 @@ def test_a_file_that_exists_is_never_overwritten(words: tuple[str, str], store: 
     assert "exists already" in called.errors
 
 
+@pytest.mark.parametrize("words", [("cat", "-o"), ("check", "--certificate"), ("info", "--html")])
+def test_what_a_killed_run_left_of_a_file_is_told_with_what_to_do(
+    words: tuple[str, str], store: Path, tmp_path: Path
+) -> None:
+    left = tmp_path / "x.csv.part"
+    left.write_text("half")
+
+    called = call(words[0], store, words[1], tmp_path / "x.csv")
+
+    assert (ExitCode.USAGE, "half") == (called.code, left.read_text())
+    assert f"{left} exists: a run is writing it, or was killed. If none is running, delete it" in called.errors
+
+
 def test_a_directory_that_is_not_there_is_told_before_anything_is_read(store: Path, tmp_path: Path) -> None:
     for name, *given in (["x.csv", "cat", store, "-o"], ["x.html", "bill", store, "--html"]):
         called = call(*given, tmp_path / "none" / str(name))
