@@ -205,11 +205,7 @@ def _check_install(command: str, _world: World) -> None:
     for word in (word for word in _words(command)[2:] if word.startswith(".")):
         path, _, extras = word.rstrip("]").partition("[")
         assert path == ".", word
-        assert set(filter(None, extras.split(","))) <= _extras(), word
-
-
-def _extras() -> set[str]:
-    return set(_pyproject()["project"]["optional-dependencies"])
+        assert set(filter(None, extras.split(","))) <= _pyproject()["project"]["optional-dependencies"].keys(), word
 
 
 def _installed_jobs() -> set[str]:

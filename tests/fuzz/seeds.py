@@ -39,12 +39,9 @@ def golden_records(directory: Path, kind: str = "") -> list[bytes]:
         starts = [0]
         while len(starts) < 400 and (size := int.from_bytes(data[(at := starts[-1]) : at + 4])) > 0:
             starts.append(at + size)
-        pieces += [_cut(data, starts[int(len(starts) * part)]) for part in _PIECES]
+        begins = [starts[int(len(starts) * part)] for part in _PIECES]
+        pieces += [data[begin : begin + 1500] for begin in begins]
     return pieces
-
-
-def _cut(data: bytes, begin: int) -> bytes:
-    return data[begin : begin + 1500]
 
 
 def golden_pieces(directory: Path, folder: str, unit: int) -> list[bytes]:

@@ -100,16 +100,12 @@ def append_all(path: Path, release: str, scenario: Scenario, puts: Iterable[Put]
     clock, config = ScriptedClock(), our_config(release, scenario, path.parent / "broker.properties")
     timed = zip(puts, times, strict=True)
     with DefaultMessageStore.open(path, config, clock=clock, batch_topics=scenario.batch_topics) as store:
-        for (clock.now, is_batch), group in groupby(timed, key=lambda put_and_time: _kind(*put_and_time)):
+        for (clock.now, is_batch), group in groupby(timed, key=lambda each: (each[1], bool(each[0].items))):
             together = [put for put, _ in group]
             if is_batch:
                 assert all(_put(store, put, release).is_ok for put in together)
             else:
                 assert store.append_batch(_table(together)).msg_num == len(together)
-
-
-def _kind(put: Put, time: int) -> tuple[int, bool]:
-    return time, bool(put.items)
 
 
 def _table(puts: list[Put]) -> pa.Table:

@@ -87,7 +87,8 @@ TOPICS: Final = {"life": "orders", "tx": "tx_topic", "damaged": "T"}
 def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make the stores, each with another that it is compared with."""
     base = tmp_path_factory.mktemp("reports")
-    for name, root in {"life": life_store(base), "tx": _tx(base), "damaged": _damaged(base)}.items():
+    tx = shutil.copytree(unpack(find_golden_store("5.3.3/tx"), base / "unpacked").root, base / "tx-store")
+    for name, root in {"life": life_store(base), "tx": tx, "damaged": _damaged(base)}.items():
         beside_another(root, base / name)
     return base
 
@@ -132,10 +133,6 @@ def life_store(base: Path, segment_size: int = 8192) -> Path:
     for path in sorted(root.rglob("*")):
         os.utime(path, ns=((NOW - 2 * HOUR) * 10**6, (NOW - 2 * HOUR) * 10**6))
     return root
-
-
-def _tx(base: Path) -> Path:
-    return shutil.copytree(unpack(find_golden_store("5.3.3/tx"), base / "unpacked").root, base / "tx-store")
 
 
 def _damaged(base: Path) -> Path:

@@ -9,7 +9,7 @@ import re
 from dataclasses import fields, replace
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 import pytest
 
@@ -26,9 +26,6 @@ from store_core.format.release import (
 from store_core.format.release_rules import ReleaseRules
 from store_core.queue.queue_path import QueueRules
 from tools.release_document import Feature, release_features
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 _ROOT = Path(__file__).parents[3]
 _PRODUCT = ("store_core", "connector", "jobs")
@@ -63,12 +60,6 @@ def _compares_releases(source: str) -> list[int]:
 
 def _name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
-
-
-def _attributes() -> Iterator[str]:
-    for path in _modules():
-        tree = ast.parse(path.read_text(encoding="utf-8"))
-        yield from (node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute))
 
 
 # ---- one table
@@ -109,7 +100,8 @@ def test_names_and_comparisons_of_releases_are_found_in_code_and_not_in_docstrin
 
 def test_every_feature_decides_something() -> None:
     """A feature that is not used would be a claim without code."""
-    asked_for = set(_attributes())
+    trees = [ast.parse(path.read_text(encoding="utf-8")) for path in _modules()]
+    asked_for = {node.attr for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
     assert [] == [feature.name for feature in _FEATURES if feature.name not in asked_for]
 
 
