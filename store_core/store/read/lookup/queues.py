@@ -21,7 +21,6 @@ from store_core.snapshot.units import EVERY_QUEUE, Queue, QueueDoubtError, Queue
 from store_core.store.read.lookup.explanation import (
     EVERYTHING,
     LookedUp,
-    LookUpCosts,
     Proven,
     Question,
     ReadExplanation,
@@ -32,7 +31,7 @@ from store_core.store.read.lookup.index import last_entry_record
 from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Sequence
     from contextlib import ExitStack
 
     from store_core.store.read.read_options import ReadOptions
@@ -129,7 +128,8 @@ def look_up_queues(question: Question, beside: QueuesBesideLog) -> LookedUp:
         unknown = set(options.topic) - {queue.name[0] for queue in asked}
         if unknown:  # a deleted topic has no queues any more, and its messages are in the log until they expire
             return LookedUp.scan(f"topic {min(unknown)!r} has no queue that is asked for")
-        if beside.database_cost + _price_of_files(asked, question) > question.room:
+        per_file = question.costs.per_file + question.costs.per_request * _OPENING * is_far(question.segments)
+        if beside.database_cost + sum(queue.files * per_file for queue in asked) > question.room:
             return LookedUp.scan("reading the queues would cost too much")
         return _looked_up(question, beside, [(queue, _offsets_asked(options, queue.name)) for queue in asked])
     except QueueDoubtError as error:
@@ -143,7 +143,8 @@ def _looked_up(question: Question, beside: QueuesBesideLog, asked: Sequence[tupl
         return LookedUp.scan("no unit of a queue leads to a record")
     log_start = question.segments[0].start_offset
     wanted = [(queue, queue.range(log_start, *bounds)) for queue, bounds in asked]
-    if _price_of_units(beside, (units for _, units in wanted), question.costs) > question.room:
+    per_unit = question.costs.per_record + (question.costs.per_stored_unit if beside.database_cost else 0)
+    if per_unit * sum(units.end - units.begin for _, units in wanted) > question.room:
         return LookedUp.scan(_LARGE)
     picked = _picked(wanted, question.segments)
     if picked is not None and price_of_picks([picked], question.segments, question.costs) > question.room:
@@ -167,16 +168,6 @@ def _picked(wanted: Sequence[tuple[Queue, UnitRange]], segments: Sequence[Segmen
         if units.starts.size
     ]
     return Picks.joined(pieces, names) if pieces else None
-
-
-def _price_of_files(asked: Sequence[Queue], question: Question) -> int:
-    per_file = question.costs.per_file + question.costs.per_request * _OPENING * is_far(question.segments)
-    return sum(queue.files * per_file for queue in asked)
-
-
-def _price_of_units(beside: QueuesBesideLog, ranges: Iterable[UnitRange], costs: LookUpCosts) -> int:
-    per_unit = costs.per_record + (costs.per_stored_unit if beside.database_cost else 0)
-    return per_unit * sum(units.end - units.begin for units in ranges)
 
 
 def _offsets_asked(options: ReadOptions, name: QueueName) -> tuple[int, int]:
