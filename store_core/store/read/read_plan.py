@@ -188,7 +188,9 @@ class _Planner:
         ]
         self._looked_up = self._look_up(whole)
         known = self._up_to_log_end(whole)
-        self._note_start()
+        start, end = self._options.start.physical, self._found_end()
+        if start is not None and end is not None and start > end.end_offset:  # an offset of another log
+            self._note(f"startingOffsets is {start}, after the log's end at offset {end.end_offset}: there are no rows")
         found = self._looked_up.narrowed(self._requested(known))
         ranges = tuple(self._with_walk_starts(list(with_picks(found, self._options))))
         explanation = replace(self._looked_up.explained.for_ranges(ranges), planned=traffic.moved)
@@ -208,7 +210,14 @@ class _Planner:
             replace(part, begin=max(part.begin, begin), end=part.end if end is None else min(part.end, end))
             for part in parts
         )
-        return self._within_time([part for part in clipped if part.begin < part.end])
+        asked = [part for part in clipped if part.begin < part.end]
+        if self._options.starting_timestamp is None and self._options.ending_timestamp is None:
+            return asked
+        # Left out are segments that can't have rows, judging by the store times of their first records.
+        times = self._first_times([part.segment for part in asked])
+        timed = zip_longest(asked, times, times[1:])
+        placed = (replace(part, first_stored=first, next_stored=following) for part, first, following in timed)
+        return [part for part in placed if part.may_hold(self._options)]
 
     def _look_up(self, whole: Sequence[ReadRange]) -> LookedUp:
         """Read queues and index, if that may spare reading the log."""
@@ -324,12 +333,6 @@ class _Planner:
             self._notes.append(text)
             _log.info(text)
 
-    def _note_start(self) -> None:
-        """Say that there are no rows where the read would start after the log's end: an offset of another log."""
-        start, end = self._options.start.physical, self._found_end()
-        if start is not None and end is not None and start > end.end_offset:
-            self._note(f"startingOffsets is {start}, after the log's end at offset {end.end_offset}: there are no rows")
-
     def _found_end(self) -> FoundEnd | None:
         """Return where the log ends; for a live log, without the record being written."""
         found = FoundEnd.of(self._ends) if self._ends else None
@@ -360,15 +363,6 @@ class _Planner:
             with ThreadPoolExecutor(_REQUESTS, "segment-starts") as pool:
                 self._times.update(zip(unknown, pool.map(first_store_timestamp, unknown), strict=True))
         return [self._times[segment] for segment in segments]
-
-    def _within_time(self, parts: list[ReadRange]) -> list[ReadRange]:
-        """Leave out segments that can't have rows, judging by the store times of their first records."""
-        if self._options.starting_timestamp is None and self._options.ending_timestamp is None:
-            return parts
-        times = self._first_times([part.segment for part in parts])
-        timed = zip_longest(parts, times, times[1:])
-        placed = (replace(part, first_stored=first, next_stored=following) for part, first, following in timed)
-        return [part for part in placed if part.may_hold(self._options)]
 
 
 def _root_of(segment: Segment) -> Path:
