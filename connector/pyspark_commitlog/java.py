@@ -137,7 +137,8 @@ class JavaNotFoundError(StoreError):
 
 def require_java() -> None:
     """Refuse to go on without a Java for Spark; a Spark that runs, or whose own files choose a Java, is not checked."""
-    if is_spark_running() or _chooses_java():
+    conf = spark_configuration()
+    if is_spark_running() or (conf is not None and (conf / "spark-env.sh").exists()):
         return
     home = os.environ.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else "java"
@@ -149,12 +150,6 @@ def require_java() -> None:
         raise JavaNotFoundError(f"{java} -version reports no version: {found.strip()!r}. {_ADVICE}")
     if int(version[1]) < MINIMUM_JAVA:
         raise JavaNotFoundError(f"{java} is Java {version[1]}. {_ADVICE}")
-
-
-def _chooses_java() -> bool:
-    """Return whether one of Spark's configuration files may set ``JAVA_HOME``."""
-    conf = spark_configuration()
-    return conf is not None and (conf / "spark-env.sh").exists()
 
 
 def _version_text(java: str) -> str:

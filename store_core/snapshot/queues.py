@@ -165,7 +165,10 @@ class UnitFile:
             try:
                 self._opened = self._files.open(self.path, writable=False)
             except FileNotFoundError as error:
-                raise self._gone() from error
+                # A file that retention has deleted leaves a directory; a worker that does not see the store has none.
+                queues = self.path.parents[2]
+                is_there = queues.is_dir()
+                raise (self._vanished("it is gone") if is_there else unseen_error(queues, str(self.path))) from error
             except OSError as error:
                 with explained_access(self.path):
                     raise error from None
@@ -187,12 +190,6 @@ class UnitFile:
         if len(found) < size:
             raise self._vanished(f"it ends at byte {begin + len(found)} now")
         return found
-
-    def _gone(self) -> Exception:
-        """Tell a worker that does not see the store from a file that retention has deleted: that leaves a directory."""
-        directory = self.path.parent
-        queues = directory.parents[1]
-        return self._vanished("it is gone") if queues.is_dir() else unseen_error(queues, str(self.path))
 
     def _vanished(self, found: str) -> SegmentVanishedError:
         return SegmentVanishedError(

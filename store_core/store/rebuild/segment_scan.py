@@ -379,7 +379,10 @@ class SegmentUnits:
         if queue in self._numbers:
             return self._numbers.number(queue)
         if not self._rules.wants(*queue):
-            self._pass_over(queue)
+            # There is always room for some of a requested topic.
+            is_of_wanted = self._rules.topics is not None and queue[0] in self._rules.topics
+            if len(self.passed_over) < _PASSED_OVER_KEPT << is_of_wanted:
+                self.passed_over.add(queue)
             return _UNWANTED
         if len(self._numbers) >= self._rules.max_queues:
             raise UnsafeSizeError(
@@ -388,12 +391,6 @@ class SegmentUnits:
                 "A log may name a queue in every record. If these are real, raise the bound (--max-queues).",
             )  # fmt: skip
         return self._numbers.number(queue)
-
-    def _pass_over(self, queue: tuple[str, int]) -> None:
-        """Remember a queue that was not requested; there is always room for some of a requested topic."""
-        is_of_wanted = self._rules.topics is not None and queue[0] in self._rules.topics
-        if len(self.passed_over) < _PASSED_OVER_KEPT << is_of_wanted:
-            self.passed_over.add(queue)
 
     def rest(self) -> Iterator[QueueUnits]:
         """Yield the remaining units."""
