@@ -118,79 +118,70 @@ def _head(data: bytes) -> tuple[int, bytes]:
     return (data[0], data[1:]) if data else (0, b"")
 
 
-def _records(_: Path) -> Judge:
-    def judge(data: bytes) -> None:
-        raw, view = np.frombuffer(data, np.uint8), memoryview(data)
-        found = scan(raw)
-        _expect_same_scan(follow_frames(view), found)
-        for parser in PropertyParser:
-            _expect_same_rows(raw, view, found.starts, parser)
-
-    return judge
+def _in_memory(judge: Judge) -> Callable[[Path], Judge]:
+    """Let a function judge inputs without a directory for files."""
+    return lambda _: judge
 
 
-def _entries(_: Path) -> Judge:
-    def judge(data: bytes) -> None:
-        raw = np.frombuffer(data, np.uint8)
-        _expect_same_scan(follow_frames(memoryview(data), framing=Framing.ENTRIES), scan(raw, framing=Framing.ENTRIES))
+@_in_memory
+def _records(data: bytes) -> None:
+    raw, view = np.frombuffer(data, np.uint8), memoryview(data)
+    found = scan(raw)
+    _expect_same_scan(follow_frames(view), found)
+    for parser in PropertyParser:
+        _expect_same_rows(raw, view, found.starts, parser)
 
-    return judge
+
+@_in_memory
+def _entries(data: bytes) -> None:
+    raw = np.frombuffer(data, np.uint8)
+    _expect_same_scan(follow_frames(memoryview(data), framing=Framing.ENTRIES), scan(raw, framing=Framing.ENTRIES))
 
 
-def _requests(_: Path) -> Judge:
+@_in_memory
+def _requests(data: bytes) -> None:
     """What queues and index get of a log: by RocketMQ's definition and in columns."""
-
-    def judge(data: bytes) -> None:
-        choice, log = _head(data)
-        rules = QueueRules(
-            release=RELEASES[choice % len(RELEASES)], delay_levels=DELAYS, verify_property_crc=choice >= 1 << 7
-        )
-        checks = Strictness(bool(choice & 16), bool(choice & 32), bool(choice & 64))
-        try:
-            assert_reads_as_loop(Log(log, 0, []), 0, rules, checks, 3)
-        except AssertionError as error:
-            raise Finding(f"the reader is unlike the loop: {error}") from error
-
-    return judge
+    choice, log = _head(data)
+    rules = QueueRules(
+        release=RELEASES[choice % len(RELEASES)], delay_levels=DELAYS, verify_property_crc=choice >= 1 << 7
+    )
+    checks = Strictness(bool(choice & 16), bool(choice & 32), bool(choice & 64))
+    try:
+        assert_reads_as_loop(Log(log, 0, []), 0, rules, checks, 3)
+    except AssertionError as error:
+        raise Finding(f"the reader is unlike the loop: {error}") from error
 
 
-def _log_ends(_: Path) -> Judge:
-    def judge(data: bytes) -> None:
-        raw = np.frombuffer(data, np.uint8)
-        for verify_crc in (False, True):
-            end = find_log_end(SegmentView.of(raw), verify_crc=verify_crc)
-            if not 0 <= end.position <= len(data) or end.stale >= len(data):
-                raise Finding(f"a log of {len(data)} bytes ends at {end.position}")
-
-    return judge
+@_in_memory
+def _log_ends(data: bytes) -> None:
+    raw = np.frombuffer(data, np.uint8)
+    for verify_crc in (False, True):
+        end = find_log_end(SegmentView.of(raw), verify_crc=verify_crc)
+        if not 0 <= end.position <= len(data) or end.stale >= len(data):
+            raise Finding(f"a log of {len(data)} bytes ends at {end.position}")
 
 
-def _batches(_: Path) -> Judge:
-    def judge(data: bytes) -> None:
-        with refused(ValueError):
-            if sum(len(each.body) for each in unwrap_inner_batch(data)) > len(data):
-                raise Finding("more bytes than there are")
-        with refused(ValueError):
-            if sum(len(body) + len(properties) for _, body, properties in decode_items(data)) > len(data):
-                raise Finding("more bytes than there are")
-
-    return judge
+@_in_memory
+def _batches(data: bytes) -> None:
+    with refused(ValueError):
+        if sum(len(each.body) for each in unwrap_inner_batch(data)) > len(data):
+            raise Finding("more bytes than there are")
+    with refused(ValueError):
+        if sum(len(body) + len(properties) for _, body, properties in decode_items(data)) > len(data):
+            raise Finding("more bytes than there are")
 
 
-def _bodies(_: Path) -> Judge:
+@_in_memory
+def _bodies(data: bytes) -> None:
     """A body expands to what was compressed, to no more than the bound, or is refused."""
-
-    def judge(data: bytes) -> None:
-        choice, body = _head(data)
-        kind, limit = _COUNTED[choice % len(_COUNTED)], 10 if choice >= 1 << 7 else _MOST_EXPANDED
-        with refused(ValueError):
-            found = expand_body(body, kind, limit)
-            if len(found) > limit:
-                raise Finding(f"{len(found)} bytes, more than {limit}")
-            if kind is CompressionType.ZLIB and body[:2] == zlib.compress(_TEXT)[:2] and len(found) == len(_TEXT):
-                expect(_TEXT, found, "a body with a checksum")
-
-    return judge
+    choice, body = _head(data)
+    kind, limit = _COUNTED[choice % len(_COUNTED)], 10 if choice >= 1 << 7 else _MOST_EXPANDED
+    with refused(ValueError):
+        found = expand_body(body, kind, limit)
+        if len(found) > limit:
+            raise Finding(f"{len(found)} bytes, more than {limit}")
+        if kind is CompressionType.ZLIB and body[:2] == zlib.compress(_TEXT)[:2] and len(found) == len(_TEXT):
+            expect(_TEXT, found, "a body with a checksum")
 
 
 def _body_seeds(_: Path) -> list[bytes]:
@@ -208,52 +199,44 @@ def _batch_seeds(_: Path) -> list[bytes]:
     ]
 
 
-def _properties(_: Path) -> Judge:
-    def judge(data: bytes) -> None:
-        decoded = decode_text(data)
-        for parser in PropertyParser:
-            found = parse_properties(decoded, parser)
-            if parser is PropertyParser.FIRST_SEPARATOR and not all(name and value for name, value in found.items()):
-                raise Finding(f"an empty name or value: {found}")
-        hash_code(decoded)
-
-    return judge
+@_in_memory
+def _properties(data: bytes) -> None:
+    decoded = decode_text(data)
+    for parser in PropertyParser:
+        found = parse_properties(decoded, parser)
+        if parser is PropertyParser.FIRST_SEPARATOR and not all(name and value for name, value in found.items()):
+            raise Finding(f"an empty name or value: {found}")
+    hash_code(decoded)
 
 
 _NUMBERS: Final = (b"12", b"-9223372036854775808", b"+07", b"C0A8010200002A9F" * 2)
 
 
-def _numbers(_: Path) -> Judge:
-    def judge(data: bytes) -> None:
-        choice, rest = _head(data)
-        text, bits = rest.decode("utf-8", "replace"), (16, 32, 64)[choice % 3]
-        with refused(ValueError):
-            value = parse_java_int(text, bits)
-            if not -(1 << bits - 1) <= value < 1 << bits - 1:
-                raise Finding(f"{text!r} is {value} in {bits} bits")
-        if is_message_id(text):
-            position_of_message_id(text)
-        host = data.ljust(20, b"\0")
-        format_host(host[: 4 if choice & 1 else 16], int.from_bytes(host[-4:], signed=True))
-
-    return judge
+@_in_memory
+def _numbers(data: bytes) -> None:
+    choice, rest = _head(data)
+    text, bits = rest.decode("utf-8", "replace"), (16, 32, 64)[choice % 3]
+    with refused(ValueError):
+        value = parse_java_int(text, bits)
+        if not -(1 << bits - 1) <= value < 1 << bits - 1:
+            raise Finding(f"{text!r} is {value} in {bits} bits")
+    if is_message_id(text):
+        position_of_message_id(text)
+    host = data.ljust(20, b"\0")
+    format_host(host[: 4 if choice & 1 else 16], int.from_bytes(host[-4:], signed=True))
 
 
-def _units(_: Path) -> Judge:
-    def judge(data: bytes) -> None:
-        units = np.frombuffer(data[: len(data) // CQ_STORE_UNIT_SIZE * CQ_STORE_UNIT_SIZE], UNIT_DTYPE)
-        rows = [CqUnit.of(units, index, index) for index in range(len(units))]
-        invalid = [index for index, each in enumerate(rows) if each.physical_offset < 0 or each.store_size <= 0]
-        expect(
-            invalid[0] if invalid else len(rows), count_leading(units, are_valid), "units before the first invalid one"
-        )
-        batches = np.frombuffer(
-            data[: len(data) // BATCH_UNIT_DTYPE.itemsize * BATCH_UNIT_DTYPE.itemsize], BATCH_UNIT_DTYPE
-        )
-        if not 0 <= count_leading(batches, are_valid) <= len(batches):
-            raise Finding("more units than there are")
-
-    return judge
+@_in_memory
+def _units(data: bytes) -> None:
+    units = np.frombuffer(data[: len(data) // CQ_STORE_UNIT_SIZE * CQ_STORE_UNIT_SIZE], UNIT_DTYPE)
+    rows = [CqUnit.of(units, index, index) for index in range(len(units))]
+    invalid = [index for index, each in enumerate(rows) if each.physical_offset < 0 or each.store_size <= 0]
+    expect(invalid[0] if invalid else len(rows), count_leading(units, are_valid), "units before the first invalid one")
+    batches = np.frombuffer(
+        data[: len(data) // BATCH_UNIT_DTYPE.itemsize * BATCH_UNIT_DTYPE.itemsize], BATCH_UNIT_DTYPE
+    )
+    if not 0 <= count_leading(batches, are_valid) <= len(batches):
+        raise Finding("more units than there are")
 
 
 def _index(directory: Path) -> Judge:
@@ -289,15 +272,13 @@ def _checkpoints(directory: Path) -> Judge:
     return judge
 
 
-def _rocksdb_entries(_: Path) -> Judge:
-    def judge(data: bytes) -> None:
-        choice, rest = _head(data)
-        for parse in FAMILIES.values():
-            parse(rest[choice:], rest[:choice])
-        parse_bound_key(rest)
-        is_place(rest)
-
-    return judge
+@_in_memory
+def _rocksdb_entries(data: bytes) -> None:
+    choice, rest = _head(data)
+    for parse in FAMILIES.values():
+        parse(rest[choice:], rest[:choice])
+    parse_bound_key(rest)
+    is_place(rest)
 
 
 def _rocksdb_seeds(_: Path) -> list[bytes]:
@@ -305,15 +286,13 @@ def _rocksdb_seeds(_: Path) -> list[bytes]:
     return [b"\x08" + entry, b"\x0c" + bytes(12) + bytes(8) + b"AC11", b"\0" + unit_key("orders", 3, 9)]
 
 
-def _timers(_: Path) -> Judge:
-    def judge(data: bytes) -> None:
-        found, _ = timer_units(np.frombuffer(data, np.uint8))
-        if len(found) * found.dtype.itemsize > len(data):
-            raise Finding("more units than bytes")
-        due_times(found)
-        TimerChains.of(np.arange(len(found), dtype=np.int64) * found.dtype.itemsize, found)
-
-    return judge
+@_in_memory
+def _timers(data: bytes) -> None:
+    found, _ = timer_units(np.frombuffer(data, np.uint8))
+    if len(found) * found.dtype.itemsize > len(data):
+        raise Finding("more units than bytes")
+    due_times(found)
+    TimerChains.of(np.arange(len(found), dtype=np.int64) * found.dtype.itemsize, found)
 
 
 def _timer_seeds(_: Path) -> list[bytes]:
@@ -322,12 +301,10 @@ def _timer_seeds(_: Path) -> list[bytes]:
     return [units.tobytes()]
 
 
-def _json(_: Path) -> Judge:
-    def judge(data: bytes) -> None:
-        with refused(StoreError):
-            _judge_json(data)
-
-    return judge
+@_in_memory
+def _json(data: bytes) -> None:
+    with refused(StoreError):
+        _judge_json(data)
 
 
 def _judge_json(data: bytes) -> None:
@@ -446,13 +423,11 @@ def _verdict(expression: Sql92Expression, properties: dict[str, str]) -> bool | 
         return "error"
 
 
-def _sql92(_: Path) -> Judge:
-    def judge(data: bytes) -> None:
-        choice, text = _head(data)
-        with refused(FilterError):
-            _judge_filter(text.decode("utf-8", "replace"), RELEASES[choice % len(RELEASES)])
-
-    return judge
+@_in_memory
+def _sql92(data: bytes) -> None:
+    choice, text = _head(data)
+    with refused(FilterError):
+        _judge_filter(text.decode("utf-8", "replace"), RELEASES[choice % len(RELEASES)])
 
 
 def _ledgers(directory: Path) -> Judge:
@@ -521,48 +496,40 @@ _OPTIONS: Final[dict[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 
-def _options(_: Path) -> Judge:
+@_in_memory
+def _options(data: bytes) -> None:
     """An option with any text, beside two others."""
     names = list(_OPTIONS)
-
-    def judge(data: bytes) -> None:
-        choice, others, text = (*data[:2].ljust(2, b"\0"), data[2:])
-        chosen: Any = {
-            names[each % len(names)]: _OPTIONS[names[each % len(names)]][0] for each in (others, others // 7)
-        }
-        chosen[names[choice % len(names)]] = text.decode("utf-8", "replace")
-        with refused(StoreError), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # Python's about a user's regular expression
-            ReadOptions.parse(**chosen)
-
-    return judge
+    choice, others, text = (*data[:2].ljust(2, b"\0"), data[2:])
+    chosen: Any = {names[each % len(names)]: _OPTIONS[names[each % len(names)]][0] for each in (others, others // 7)}
+    chosen[names[choice % len(names)]] = text.decode("utf-8", "replace")
+    with refused(StoreError), warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)  # Python's about a user's regular expression
+        ReadOptions.parse(**chosen)
 
 
 def _option_seeds(_: Path) -> list[bytes]:
     return [bytes([number, number]) + text.encode() for number, texts in enumerate(_OPTIONS.values()) for text in texts]
 
 
-def _urls(_: Path) -> Judge:
+@_in_memory
+def _urls(data: bytes) -> None:
     """Texts that say where a store is; nothing is opened, and no setting is ever shown."""
     secret = "s3cr4711t"  # noqa: S105 -- of nothing
-
-    def judge(data: bytes) -> None:
-        name, _, text = data.decode("utf-8", "replace").partition("\n")
+    name, _, text = data.decode("utf-8", "replace").partition("\n")
+    with refused(StoreError):
+        settings = StorageSettings.of({name: secret, "region": text})
+        if secret in repr(settings) or secret in str(settings):
+            raise Finding("a setting is shown")
+        try:
+            parse_url(text, settings)
+            settings.check_names(("region",))
+        except StoreError as error:
+            if secret in str(error):
+                raise Finding(f"an error shows a setting: {error}") from error
+    if "\0" not in text and "://" not in text:
         with refused(StoreError):
-            settings = StorageSettings.of({name: secret, "region": text})
-            if secret in repr(settings) or secret in str(settings):
-                raise Finding("a setting is shown")
-            try:
-                parse_url(text, settings)
-                settings.check_names(("region",))
-            except StoreError as error:
-                if secret in str(error):
-                    raise Finding(f"an error shows a setting: {error}") from error
-        if "\0" not in text and "://" not in text:
-            with refused(StoreError):
-                places_of(text)
-
-    return judge
+            places_of(text)
 
 
 def _url_seeds(directory: Path) -> list[bytes]:
