@@ -20,9 +20,9 @@ import pyarrow as pa
 from store_core import DefaultMessageStore, MessageStoreConfig
 from tests.benchmarks.measure import verdict
 from tests.interop.judge import Judge
-from tests.interop.ours import ScriptedClock
 from tests.interop.rocketmq import Answer, RocketMq
 from tests.interop.toolchain import RELEASES, harness_command, missing_tools
+from tests.store_core.fakes import SteadyClock
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -45,7 +45,7 @@ def bench_reading(folder: Path, runs: int) -> list[dict[str, object]]:
         _write(path)
     print(f"==> questions to a queue of {_UNITS:,} messages, microseconds of a processor each", flush=True)
     rng = random.Random(1)  # noqa: S311 -- reproducible, not secret
-    first_time = ScriptedClock.now
+    first_time = SteadyClock.wall_ms
     gets = [_question("get", offset=rng.randrange(_UNITS - 32), most=32) for _ in range(_QUESTIONS)]
     span = _UNITS // _BATCH * _STEP_MS
     times = [_question("time", time=first_time + rng.randrange(span), boundary="LOWER") for _ in range(_QUESTIONS)]
@@ -63,14 +63,14 @@ def _write(path: Path) -> None:
     """Write the store, with 50,000 messages per second; it appears complete or not at all."""
     made = path.with_name(f"{path.name}.part")
     shutil.rmtree(made, ignore_errors=True)
-    clock = ScriptedClock()
+    clock = SteadyClock()
     bodies = pa.array([b"%020d" % number for number in range(_BATCH)], pa.binary())
     batch = pa.table({"topic": pa.array(["orders"] * _BATCH), "body": bodies, "tags": pa.array(["TagA"] * _BATCH)})
     with DefaultMessageStore.open(made, MessageStoreConfig(release=_RELEASE), clock=clock) as store:
         for _ in range(_UNITS // _BATCH):
             if not store.append_batch(batch).is_ok:
                 raise RuntimeError("an append was refused")
-            clock.now += _STEP_MS
+            clock.wall_ms += _STEP_MS
     made.rename(path)
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
-from store_core.files.clock import SystemClock
 from store_core.format.message import Message
 from store_core.format.record.decode import client_batch
 from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.message_store_config import MessageStoreConfig, Release
 from tests.interop.judge import store_settings
+from tests.store_core.fakes import SteadyClock
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -25,15 +25,6 @@ if TYPE_CHECKING:
     from tests.interop.puts import Item, Properties, Put
     from tests.interop.rocketmq import Answer
     from tests.interop.scenarios import Scenario
-
-
-class ScriptedClock(SystemClock):
-    """A clock whose wall time is `now`, ms; waiting takes real time."""
-
-    now = 1_700_000_000_000
-
-    def now_ms(self) -> int:
-        return self.now
 
 
 def our_config(release: str, scenario: Scenario, file: Path) -> MessageStoreConfig:
@@ -80,10 +71,10 @@ def put_all(
 ) -> list[PutMessageResult]:
     """Put messages into our store, each at its time, and close it."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    clock, config = ScriptedClock(), our_config(release, scenario, path.parent / "broker.properties")
+    clock, config = SteadyClock(), our_config(release, scenario, path.parent / "broker.properties")
     with DefaultMessageStore.open(path, config, clock=clock, batch_topics=scenario.batch_topics) as store:
         results = []
-        for put, clock.now in zip(puts, times, strict=True):
+        for put, clock.wall_ms in zip(puts, times, strict=True):
             results.append(_put(store, put, release))
     return results
 
@@ -97,10 +88,10 @@ def _put(store: DefaultMessageStore, put: Put, release: str) -> PutMessageResult
 def append_all(path: Path, release: str, scenario: Scenario, puts: Iterable[Put], times: Iterable[int]) -> None:
     """Append messages to our store in bulk: consecutive ones with the same time at once."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    clock, config = ScriptedClock(), our_config(release, scenario, path.parent / "broker.properties")
+    clock, config = SteadyClock(), our_config(release, scenario, path.parent / "broker.properties")
     timed = zip(puts, times, strict=True)
     with DefaultMessageStore.open(path, config, clock=clock, batch_topics=scenario.batch_topics) as store:
-        for (clock.now, is_batch), group in groupby(timed, key=lambda each: (each[1], bool(each[0].items))):
+        for (clock.wall_ms, is_batch), group in groupby(timed, key=lambda each: (each[1], bool(each[0].items))):
             together = [put for put, _ in group]
             if is_batch:
                 assert all(_put(store, put, release).is_ok for put in together)

@@ -20,7 +20,7 @@ from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.store.message_store_config import BrokerConfig
-from tests.interop.ours import ScriptedClock
+from tests.store_core.fakes import SteadyClock
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -225,7 +225,7 @@ def seen(answer: Answer, release: str) -> Answer:
 
 def compare(judge: Judge, directory: Path, seed: int, **settings: Any) -> str:  # noqa: ANN401 -- of a BrokerConfig
     """Run steps on both sides, the last of which reloads the file; return RocketMQ's file."""
-    clock = ScriptedClock()
+    clock = SteadyClock()
     release: Any = judge.release
     filters = ConsumerFilterManager(
         directory, OsFileSystem(), clock, release, BrokerConfig(filter_data_clean_time_span=settings["span"])
@@ -237,7 +237,7 @@ def compare(judge: Judge, directory: Path, seed: int, **settings: Any) -> str:  
         assert seen(theirs, release) == seen(ours(filters, step), release), step
 
     file: str = asked[-1]["file"]
-    clock.now = SystemClock().now_ms()
+    clock.wall_ms = SystemClock().now_ms()
     loading = {"load": file, "topic": TOPICS[0]}
     (theirs,) = judge.register(directory, broker, [loading], PROPERTIES).result()["answers"]
     assert seen(theirs, release) == seen(ours(filters, loading), release)

@@ -9,6 +9,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from store_core.files.clock import SystemClock
 from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
 
 if TYPE_CHECKING:
@@ -75,6 +76,15 @@ class FakeClock:
             assert seconds is not None, "nobody is there to set the event"
             self.advance(seconds)
         return event.is_set()
+
+
+class SteadyClock(SystemClock):
+    """A clock whose wall time is what was set; waiting takes real time."""
+
+    wall_ms = 1_700_000_000_000
+
+    def now_ms(self) -> int:
+        return self.wall_ms
 
 
 class FaultyFileSystem(OsFileSystem):

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core import BrokerConfig, DefaultMessageStore, Message, MessageStoreConfig
-from store_core.files.clock import SystemClock
 from tests.golden_stores import UnpackedStore, golden_stores
-from tests.store_core.fakes import FaultyFileSystem
+from tests.store_core.fakes import FaultyFileSystem, SteadyClock
 from tests.store_core.queue.consume_queues import file_bytes
 from tests.store_core.store.damaged_stores import config_of
 
@@ -60,13 +59,6 @@ def test_queues_of_a_broker_s_bit_maps_are_built_again_byte_for_byte(
     assert file_bytes(unpacked.root) == file_bytes(tmp_path / "store")
 
 
-class StandingClock(SystemClock):
-    """Returns one store time for all messages; waiting takes real time."""
-
-    def now_ms(self) -> int:
-        return 1_700_000_000_000
-
-
 class Listener:
     """Records the maps of messages that arrive."""
 
@@ -85,7 +77,7 @@ def written(root: Path, broker: BrokerConfig, filter_bit_map: Callable[[Dispatch
         root,
         MessageStoreConfig(**SIZES),
         broker=broker,
-        clock=StandingClock(),
+        clock=SteadyClock(),
         filter_bit_map=filter_bit_map,
         file_system=FaultyFileSystem(),
     ) as store:

@@ -22,12 +22,12 @@ from store_core import (
     StoreNotFoundError,
     read_messages,
 )
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.format.record.scan import StopReason
 from store_core.format.words import counted
 from store_core.store.message_store_config import BrokerConfig
 from store_core.store.store_state import RunningFlag
+from tests.store_core.fakes import SteadyClock
 from tests.store_core.store.logs import FILE_SIZE, config, message, messages_of
 
 if TYPE_CHECKING:
@@ -38,15 +38,6 @@ if TYPE_CHECKING:
     from tests.store_core.fakes import FaultyFileSystem
 
 RELEASES: list[Release] = ["4.3", "4.9", "5.3"]
-
-
-class SteadyClock(SystemClock):
-    """Real waiting, but a wall clock that stands still."""
-
-    wall_ms = 1_700_000_000_000
-
-    def now_ms(self) -> int:
-        return self.wall_ms
 
 
 @pytest.fixture
