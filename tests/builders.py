@@ -298,9 +298,9 @@ def stored_index_key(text: str, stored: int, physical_offset: int) -> tuple[byte
     return key, struct.pack(">q", stored)
 
 
-def stored_timer(due: int, unique_key: str, physical_offset: int, store_size: int = 100) -> tuple[bytes, bytes]:
-    """Return a pending timer."""
-    return struct.pack(">q", due) + unique_key.encode(), struct.pack(">iq", store_size, physical_offset)
+def stored_timer(due: int, unique_key: str, physical_offset: int) -> tuple[bytes, bytes]:
+    """Return a pending timer of a message of 100 bytes."""
+    return struct.pack(">q", due) + unique_key.encode(), struct.pack(">iq", 100, physical_offset)
 
 
 def stored_half(physical_offset: int, topic: str, transaction: str, check_times: int = 0) -> tuple[bytes, bytes]:

@@ -174,19 +174,19 @@ def _inner_batches(release: str) -> list[Put]:
 
 def _rolls(_: str) -> list[Put]:
     """Leave 0 to 16 bytes after a message at the end of a file; a blank record needs eight."""
-    return list(_filled_files(probe=Put("T", b"\x01" * 30), segment_size=4096))
+    return list(_filled_files(Put("T", b"\x01" * 30)))
 
 
 def _batch_rolls(_: str) -> list[Put]:
     probe = Put("T", None, items=(Item(b"\x01" * 30), Item(b"\x02" * 40), Item(b"\x03")))
-    return list(_filled_files(probe, segment_size=4096))
+    return list(_filled_files(probe))
 
 
-def _filled_files(probe: Put, segment_size: int) -> Iterator[Put]:
+def _filled_files(probe: Put) -> Iterator[Put]:
     size, position = _plain_size(probe), 0
     for distance in range(17):
         filler = Put("T", b"")
-        body = segment_size - position - size - distance - _plain_size(filler)
+        body = 4096 - position - size - distance - _plain_size(filler)
         yield Put("T", bytes(range(256)) * (body // 256) + bytes(body % 256))
         yield probe
         position = size if distance < 8 else 0  # without room for a blank record the probe starts the next file

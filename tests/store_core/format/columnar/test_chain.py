@@ -43,10 +43,10 @@ def starts_of(runs: Iterator[Run] | tuple[Run, ...]) -> list[int]:
     return [start for run in runs for start in run.starts.tolist()]
 
 
-def damaged_log(at: int, value: int) -> tuple[Log, int]:
+def damaged_log(at: int) -> tuple[Log, int]:
     """Make a log of twenty records; one of them has a wrong field. Return also where that one starts."""
     log = Segment().append(*[b"body"] * 20)
-    struct.pack_into(">i", log.data, log.starts[12] + at, value)
+    struct.pack_into(">i", log.data, log.starts[12] + at, 3)
     return Log(bytes(log.data), 0, log.starts), log.starts[12]
 
 
@@ -81,14 +81,14 @@ def test_the_kept_part_before_a_position_is_found(log: Log, end: int) -> None:
 
 
 def test_a_record_whose_parts_do_not_add_up_does_not_end_the_chain() -> None:
-    log, _ = damaged_log(BODY_LENGTH_AT, 3)
+    log, _ = damaged_log(BODY_LENGTH_AT)
     windows = chain_of(log).windows(Place(), len(log.data))
     assert [start for window in windows for start in window.starts.tolist()] == log.starts
 
 
 @pytest.mark.parametrize("at", [BODY_LENGTH_AT, MAGIC_AT])
 def test_a_walk_begins_at_the_record_before_a_position_unless_a_broken_one_is_in_the_way(at: int) -> None:
-    log, broken = damaged_log(at, 3)
+    log, broken = damaged_log(at)
     sound = chain_of(log).followed_sound()
     starts = find_walk_starts(sound, range(len(log.data)))
 

@@ -57,11 +57,11 @@ OPTIONS: Final[tuple[dict[str, Any], ...]] = (
 """What to ask of a small store."""
 
 
-def small_store(root: Path, *, segments: int = 4) -> LogBuilder:
-    """Write a store of three topics with two queues each, in small segments, with a rolled-back record in each."""
+def small_store(root: Path) -> LogBuilder:
+    """Write a store of three topics with two queues each, in four small segments, with a rolled-back record in each."""
     log = LogBuilder(_SEGMENT)
     number = 0
-    while log.end < segments * _SEGMENT - _SEGMENT // 2:
+    while log.end < 4 * _SEGMENT - _SEGMENT // 2:
         topic, queue_id = f"t{number % 3}", number // 3 % 2
         log.append(b"x" * (number % 5), topic=topic, queue_id=queue_id, properties={"KEYS": f"k{number}"})
         if number % 7 == 0:

@@ -531,14 +531,14 @@ def test_a_renamed_file_is_damage_and_told_so(root: Path) -> None:
     assert "If the file was renamed" in str(read.error)
 
 
-def cut_last_file(root: Path, log: LogBuilder, missing: int) -> None:
+def cut_last_file(root: Path, log: LogBuilder) -> None:
     last = root / "commitlog" / f"{log.end // SIZE * SIZE:020d}"
-    last.write_bytes(last.read_bytes()[: log.end % SIZE - missing])
+    last.write_bytes(last.read_bytes()[: log.end % SIZE - 5])
     (root / "commitlog" / f"{(log.end // SIZE + 1) * SIZE:020d}").unlink()
 
 
 def test_a_last_file_that_was_cut_inside_a_record_is_damage(root: Path, log: LogBuilder) -> None:
-    cut_last_file(root, log, 5)
+    cut_last_file(root, log)
     read = Read(root)
 
     assert read.offsets == placed(log, *range(29))
@@ -551,7 +551,7 @@ def test_a_last_file_that_was_cut_inside_a_record_is_damage(root: Path, log: Log
 def test_a_last_file_that_was_cut_is_read_as_far_as_it_goes(
     root: Path, log: LogBuilder, options: dict[str, Any]
 ) -> None:
-    cut_last_file(root, log, 5)
+    cut_last_file(root, log)
 
     assert offsets(root, **options) == placed(log, *range(29))
 
