@@ -290,8 +290,8 @@ class SalvageWalk:
             position, length = found.stop, min(2 * length, _LONGEST_WINDOW)
             if found.reason is not StopReason.LIMIT:
                 break
-        is_last = is_followed and self._search(position + 1, only_newer=True) is None
-        return is_last and self._frame_size(begin) == 0
+        newer = self._search(self._vouched_end(position) or position + 1, only_newer=True)
+        return is_followed and newer is None and self._frame_size(begin) == 0
 
     def _damage(self, begin: int) -> Damage | None:
         """Measure the damage at `begin`; None if a writer has completed the record meanwhile.

@@ -18,7 +18,7 @@ from store_core.format.log_end import LogEnd, find_log_end, find_tail_end
 from store_core.format.record.scan import StopReason
 from store_core.format.segment_room import blank_head, fill_segments, has_room, place_records, room_for_records
 from store_core.format.segment_view import SegmentView
-from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder
+from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder, Record
 from tests.segment import windowed
 
 if TYPE_CHECKING:
@@ -73,6 +73,17 @@ def test_a_log_ends_before_a_batch_whose_first_record_has_no_size_yet(log: LogBu
     assert log_end(log) == LogEnd(end, StopReason.BAD_SIZE, is_unfinished=True)
     log.truncate(batch[3].physical_offset + 30)  # a kill between two pages
     assert log_end(log) == LogEnd(end, StopReason.BAD_SIZE, is_unfinished=True)
+
+
+def test_what_looks_like_a_record_in_the_torn_body_of_such_a_batch_is_none(log: LogBuilder) -> None:
+    time = log.records[-1].store_timestamp + 9
+    batch = log.append_all(b"one", b"two", store_timestamp=time)
+    inner = Record(b"in", physical_offset=log.end + BODY_AT, store_timestamp=time).encode()
+    torn = log.append(inner + bytes(100), store_timestamp=time)
+    log.patch(batch[0].physical_offset, bytes(4))
+    log.truncate(torn.physical_offset + BODY_AT + len(inner) + 9)
+
+    assert log_end(log) == LogEnd(batch[0].physical_offset - START, StopReason.BAD_SIZE, is_unfinished=True)
 
 
 @pytest.mark.parametrize("later", [1, 60_000])
