@@ -233,7 +233,9 @@ def is_still_a_log(store: Path) -> bool:
     is_known = all(name in {("topic0", 0), ("topic1", 0), ("topic2", 0)} for name in found)
     is_small = all(max(records) < 40 and min(records) >= 0 for records in found.values())
     is_text = sound == len(rows)  # a broker accepts a name that is not UTF-8, too
-    return bool(found) and is_known and is_text and is_small and all(column == sorted(column) for column in columns)
+    is_once = sum(map(len, columns)) == sum(row["sys_flag"] & 12 in (0, 8) for row in rows)
+    is_sorted = all(column == sorted(column) for column in columns)
+    return bool(found) and is_known and is_text and is_small and is_once and is_sorted
 
 
 @pytest.mark.parametrize("seed", range(4))
