@@ -328,7 +328,10 @@ def _message_row(message: MessageExt, segment: str) -> Row:
     row |= {f"{name}_ms": row[name] for name in ("store_timestamp", "born_timestamp")}
     row["segment"] = segment
     row["transaction_type"] = message.transaction_type.name
-    row["compression"] = message.compression.name
+    try:
+        row["compression"] = message.compression.name
+    except ValueError:  # a type that no release has
+        row["compression"] = None
     return row
 
 
