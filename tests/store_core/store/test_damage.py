@@ -185,6 +185,8 @@ def test_refused_stores_are_left_as_they_are(unpacked: Callable[[Path], Path], t
 
 GOLDEN: Final = Path(__file__).parents[2] / "golden" / "damage"
 FEW: Final = [archive for archive in ARCHIVES if (GOLDEN / archive.name).exists()]
+ASKED: Final = ("4.3.0", "4.9.7", "5.3.3", "5.5.0", "5.5.1")
+"""Releases that were asked for the messages of damaged stores; of the others only what became of the files is known."""
 _MOST: Final = 32
 """Messages that RocketMQ was asked for at a time."""
 
@@ -214,13 +216,13 @@ def pulled(archive: Path, directory: Path, version: str) -> int:
     return len(gets)
 
 
-@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("version", ASKED)
 @pytest.mark.parametrize("archive", FEW, ids=lambda path: path.name.split(".")[0])
 def test_gets_of_a_damaged_store_are_those_of_rocketmq(archive: Path, version: str, tmp_path: Path) -> None:
     pulled(archive, tmp_path, version)
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("version", RELEASES)
+@pytest.mark.parametrize("version", ASKED)
 def test_all_gets_of_damaged_stores_are_those_of_rocketmq(version: str, tmp_path: Path) -> None:
     assert sum(pulled(archive, tmp_path, version) for archive in ARCHIVES)
