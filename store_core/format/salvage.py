@@ -162,8 +162,9 @@ class SalvageWalk:
     * `only_newer`: For the last segment of a log, where bytes after the write position can be whole records of an
       earlier time (recovery moves the position back without clearing): a record found by searching must not be older
       than the last sound one before the damage.
-    * `is_growing`: Whether a writer may be appending: what looks like damage is checked again once the next sound
-      record is found, and the end of the bytes is not taken for the end of the log.
+    * `is_growing`: For the search for the end of a log, to which a writer may be appending: what looks like damage is
+      checked again once the next sound record is found, the end of the bytes is not taken for the end of the log, and a
+      batch that is not finished ends it. Others walk up to an end that was found.
 
     * `stop`: Where the last walk ended: at the blank record, the end of the bytes, or the last damage.
     * `reason`: Why it ended there.
@@ -213,7 +214,7 @@ class SalvageWalk:
                 continue
             if self._is_end(found):
                 return
-            if self._only_newer and self._is_unfinished(found.stop):
+            if self._is_growing and self._is_unfinished(found.stop):
                 self.is_unfinished = True
                 return
             damage = self._damage(found.stop)

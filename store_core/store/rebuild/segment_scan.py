@@ -231,7 +231,7 @@ class SegmentScan:
         A sound record at which a broker ends the log is also noted as a lost range.
         """
         first, left_out = self.part.segment.start_offset, 0
-        salvage = SalvageWalk(self.part.segment.view(opened), only_newer=True)
+        salvage = SalvageWalk(self.part.segment.view(opened), only_newer=True, is_growing=True)
         for found in salvage.parts(Place(reader.position, last_sound)):
             if isinstance(found, Damage):
                 reason = (found.check.reason or StopReason.BAD_MAGIC).value

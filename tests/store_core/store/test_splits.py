@@ -141,6 +141,23 @@ def test_permissive_leaves_no_byte_out_before_the_end_of_the_log(tmp_path: Path,
     assert not parts or position == parts[-1].data_end
 
 
+@pytest.mark.parametrize("mode", ["DROPMALFORMED", "PERMISSIVE"])
+def test_the_rows_end_where_the_last_of_two_batches_begins_that_were_not_finished(
+    tmp_path: Path, mode: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = LogBuilder()
+    log.append(b"zero", store_timestamp=10)
+    first, last = (log.append_all(*bodies, store_timestamp=20) for bodies in ((b"a", b"b"), (b"c", b"d")))
+    for batch in (first, last):
+        log.patch(batch[0].physical_offset, bytes(4))
+
+    rows, _ = read_whole(log.write(tmp_path), mode=mode)
+
+    damaged = [first[0].physical_offset] if mode == "PERMISSIVE" else []
+    assert [row["physical_offset"] for row in rows] == [0, *damaged, first[1].physical_offset]
+    assert f"the log ends at offset {last[0].physical_offset} of" in caplog.text
+
+
 @one_directory
 @given(broken_logs)
 def test_failfast_has_the_rows_before_the_first_damage(tmp_path: Path, log: Log) -> None:
