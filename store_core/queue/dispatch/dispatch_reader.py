@@ -29,9 +29,6 @@ if TYPE_CHECKING:
 _BATCH_ROWS: Final = 1 << 14
 """Arrays of this many rows stay in cache, and below the size at which allocating them costs a system call."""
 
-_BATCH_BYTES: Final = 64 << 20
-"""Most bytes of the file that a batch covers, unless it has only one record."""
-
 _FEW_BYTES: Final = 4 << 10
 """Up to this many bytes are read record by record, which is quicker; a reader right after a writer has as few."""
 
@@ -41,7 +38,7 @@ class DispatchReader:
 
     Equivalent to calling `check_message_and_return_size` for one record after the other until there is none.
 
-    * `piece`: The file up to the end of what can be read. Records need not agree with its physical offset.
+    * `piece`: Bytes of the file, which are read at once. Records need not agree with its physical offset.
     * `position`: Where in the file to begin, bytes.
     * `rules`, `strictness`: As for `check_message_and_return_size`.
     * `batch_rows`: Most records per batch.
@@ -112,12 +109,10 @@ class DispatchReader:
     def _chained(self) -> Iterator[DispatchBatch]:
         """Follow the chain of lengths to its end, and prove the records that it finds."""
         starts = self._starts()
-        first = 0
-        while first < starts.size and not self._is_over:
-            fitting = int(np.searchsorted(starts, starts[first] + _BATCH_BYTES)) - first
-            count = max(min(self._batch_rows, fitting), 1)
-            yield from self._proven(starts[first : first + count])
-            first += count
+        for first in range(0, starts.size, self._batch_rows):
+            yield from self._proven(starts[first : first + self._batch_rows])
+            if self._is_over:
+                return
         if self.position < self._raw.size:
             yield from self._one_by_one(self.position + 1)
 

@@ -70,7 +70,6 @@ def fast_paths_from_the_first_record() -> Iterator[None]:
 def small_pieces() -> Iterator[None]:
     """Split logs as if they were large."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(dispatch_reader, "_BATCH_BYTES", 4000)
         patch.setattr(property_spans, "_CUT_BYTES", 100)
         patch.setattr(property_spans, "_BLOCK", 200)
         patch.setattr(checksums, "_TOGETHER_BYTES", 1 << 11)
