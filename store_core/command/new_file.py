@@ -23,6 +23,13 @@ def _unfinished(target: Path) -> Path:
     return Path(f"{target}.part")
 
 
+def _refusal(unfinished: Path, option: str) -> click.UsageError:
+    return click.UsageError(
+        f"{unfinished} exists: a run is writing it, or was killed. If none is running, delete it, or give another "
+        f"{option}"
+    )
+
+
 def check_new(option: str, target: Path | None) -> None:
     """Refuse a file that exists, or that can't be made or is in a store, before anything is read."""
     if target is None:
@@ -30,10 +37,7 @@ def check_new(option: str, target: Path | None) -> None:
     if target.exists():
         raise click.UsageError(f"{target} exists already: delete it first, or give another {option}")
     if (unfinished := _unfinished(target)).exists():
-        raise click.UsageError(
-            f"{unfinished} exists: a run is writing it, or was killed. If none is running, delete it, or give another "
-            f"{option}"
-        )
+        raise _refusal(unfinished, option)
     if not target.absolute().parent.is_dir():
         raise click.UsageError(f"there is no directory {target.absolute().parent}: make it, or give another {option}")
     from store_core.files.names import COMMIT_LOG
@@ -47,7 +51,10 @@ def check_new(option: str, target: Path | None) -> None:
 def new_file(target: Path) -> Iterator[BinaryIO]:
     """Provide a file that appears under its name when it is complete, and not at all otherwise."""
     unfinished = _unfinished(target)
-    stream = unfinished.open("xb")
+    try:
+        stream = unfinished.open("xb")
+    except FileExistsError:  # of a run that began with this one
+        raise _refusal(unfinished, "file") from None
     try:
         with naming(target), stream:
             yield stream

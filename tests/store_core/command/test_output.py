@@ -23,6 +23,7 @@ import pytest
 
 from store_core.answers.shown_text import BytesStyle
 from store_core.answers.text_table import FieldsText, TableText, TextWriter, rows_of
+from store_core.command import output
 from store_core.command.console import Console, PartsProgress, say
 from store_core.command.exit_code import ExitCode
 from store_core.command.output import CsvText, JsonLinesText
@@ -94,6 +95,18 @@ def test_what_a_killed_run_left_of_a_file_is_told_with_what_to_do(
 
     assert (ExitCode.USAGE, "half") == (called.code, left.read_text())
     assert f"{left} exists: a run is writing it, or was killed. If none is running, delete it" in called.errors
+
+
+def test_a_file_of_a_run_that_began_with_this_one_is_left_to_it(
+    store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(output, "check_new", lambda *_: None)  # neither saw the other's
+    (tmp_path / "x.csv.part").write_text("half")
+
+    called = call("cat", store, "-o", tmp_path / "x.csv")
+
+    assert (ExitCode.USAGE, "half") == (called.code, (tmp_path / "x.csv.part").read_text())
+    assert "x.csv.part exists: a run is writing it, or was killed. If none is running, delete it" in called.errors
 
 
 def test_a_directory_that_is_not_there_is_told_before_anything_is_read(store: Path, tmp_path: Path) -> None:
