@@ -154,18 +154,14 @@ class ViewDataset(ds.InMemoryDataset):  # type: ignore[misc]  # pyarrow has no t
     ) -> ViewScanner:
         """Return a scanner of the rows that meet a condition; of no others more is decoded than needed to tell."""
         asked = list(self.schema.names if columns is None else columns)
-        text = "" if filter is None else self._text_of(filter)
+        try:
+            text = "" if filter is None else str(filter)
+        except UnicodeDecodeError:  # Arrow cuts a long list amid a letter: the condition may test any column
+            text = " ".join(self.schema.names)
         tested = [name for name in self.schema.names if re.search(rf"\b{name}\b", text) and name not in asked]
         reader = self._reader([*asked, *tested] or [self.schema.names[0]], text)
         schema = pa.schema([reader.schema.field(name) for name in asked])
         return ViewScanner(pa.RecordBatchReader.from_batches(schema, self._rows(reader, asked, filter)))
-
-    def _text_of(self, condition: ds.Expression) -> str:
-        """Return a condition as Arrow writes it, or else the names of all columns: it may test any."""
-        try:
-            return str(condition)
-        except UnicodeDecodeError:  # Arrow cuts a long list amid a letter
-            return " ".join(self.schema.names)
 
     def _reader(self, columns: list[str], condition: str) -> pa.RecordBatchReader:
         narrowed = options_of(condition, self._view)
