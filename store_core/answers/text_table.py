@@ -7,21 +7,22 @@ import json
 import re
 import textwrap
 from datetime import datetime, tzinfo
-from itertools import zip_longest
-from typing import TYPE_CHECKING, Final, Protocol, TextIO, TypeAlias, TypeVar
+from itertools import islice, zip_longest
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO, TypeAlias, TypeVar
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from store_core.answers.shown_text import BytesStyle, escape_text, json_of, text_of, text_width
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
 Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 Value: TypeAlias = "int | float | str | bytes | bool | list[object] | dict[object, object] | None"
-"""A value of a row: dates and times are ISO 8601 text, maps are dictionaries. A query may give others in lists."""
+"""A value of a row: dates and times are ISO 8601 text, maps and structures are dictionaries."""
 
 _ROWS_AT_ONCE: Final = 256
 """Rows that are turned into Python values at once, so that the first of them are printed early."""
@@ -67,16 +68,29 @@ def zoned(rows: Rows, zone: tzinfo | None) -> Rows:
 
 
 def _values(column: pa.Array) -> list[Value]:
+    """Return values; in lists, maps and structures they are what they are alone."""
     kind = column.type
     if pa.types.is_timestamp(kind):
         return _times(column)
+    if pa.types.is_struct(kind):
+        names = [field.name for field in kind]
+        rows = zip(column.is_valid().to_pylist(), *map(_values, column.flatten()), strict=True)
+        return [dict(zip(names, row, strict=True)) if is_there else None for is_there, *row in rows]
     if pa.types.is_map(kind):
-        return [
-            None if value is None else {plain_cell(key): each for key, each in value} for value in column.to_pylist()
-        ]
+        pairs = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
+        names, values = map(_values, pairs.flatten().flatten())
+        return _gathered(dict, pairs, zip(map(plain_cell, names), values, strict=True))
+    if pa.types.is_nested(kind):
+        return _gathered(list, column, _values(column.flatten()))
     if pa.types.is_date(kind) or pa.types.is_time(kind):  # Python has fewer
         column = column.cast(pa.string())
     return list(column.to_pylist())
+
+
+def _gathered(kind: Callable[[Iterator[Any]], Value], lists: pa.Array, values: Iterable[object]) -> list[Value]:
+    """Return what lists have of the values of all of them."""
+    each, lengths = iter(values), pc.list_value_length(lists).to_pylist()
+    return [None if length is None else kind(islice(each, length)) for length in lengths]
 
 
 def _times(column: pa.Array) -> list[Value]:

@@ -62,7 +62,7 @@ def _json(value: object, style: BytesStyle) -> str:
 
 
 def _in_json(value: object, style: BytesStyle) -> object:
-    """Return what stands for a value that JSON does not have: bytes, a decimal number, a time in a list."""
+    """Return what stands for a value that JSON does not have, such as bytes or a decimal number."""
     if isinstance(value, Decimal):
         return int(value) if value == value.to_integral_value() else float(value)
     if not isinstance(value, bytes):
@@ -147,7 +147,7 @@ class Output:
 
     def _rows_to(self, stream: BinaryIO, schema: pa.Schema) -> Iterator[RowWriter]:
         if self.format in _BINARY:
-            binary = ArrowWriter(schema, stream) if self.format == "arrow" else ParquetWriter(schema, stream)
+            binary = pa.ipc.new_stream(stream, schema) if self.format == "arrow" else ParquetWriter(schema, stream)
             try:
                 yield binary
             finally:
@@ -183,21 +183,6 @@ def _text(stream: BinaryIO, encoding: str | None) -> Iterator[io.TextIOWrapper]:
 
 _GROUP_BYTES: Final = 64 << 20
 """Bytes of rows that are collected for a row group of Parquet, so that memory is bounded and groups are not tiny."""
-
-
-class ArrowWriter:
-    """Writes an IPC stream, which `pyarrow.ipc.open_stream` and most tools with Arrow read."""
-
-    def __init__(self, schema: pa.Schema, stream: BinaryIO) -> None:
-        self._writer = pa.ipc.new_stream(stream, schema)
-
-    def write(self, batch: pa.RecordBatch) -> None:
-        """Write a batch."""
-        self._writer.write_batch(batch)
-
-    def close(self) -> None:
-        """Write the end of the stream."""
-        self._writer.close()
 
 
 class ParquetWriter:

@@ -235,6 +235,7 @@ def test_csv_escapes_what_changes_a_terminal_and_keeps_lines() -> None:
     assert [["body", "tags"], ["a\nb\\t", "\\x1b[2J"]] == list(csv.reader(io.StringIO(text)))
 
 
+FAR, EPOCH = "11103-08-29T17:22:31.711Z", "1970-01-01T00:00:00.000Z"
 ODD: dict[str, tuple[pa.Array, object, str]] = {
     "day": (pa.array([18262], pa.date32()), "2020-01-01", "2020-01-01"),
     "forever": (
@@ -248,7 +249,14 @@ ODD: dict[str, tuple[pa.Array, object, str]] = {
     "numbers": (pa.array([[Decimal(2**60), Decimal(1)]]), [2**60, 1], f"{2**60} 1"),
     "none": (pa.array([float("nan")]), None, "nan"),
     "infinite": (pa.array([[float("-inf"), 1.0]]), [None, 1.0], "-inf 1.0"),
-    "days": (pa.array([[date(2020, 1, 1)]]), ["2020-01-01"], "2020-01-01"),
+    "days": (pa.array([None, [2**22, None]], pa.list_(pa.date32()))[1:], ["13453-08-13", None], "13453-08-13 "),
+    "fixed": (pa.array([[2**58, 0]], pa.list_(pa.timestamp("us"), 2)), [FAR, EPOCH], f"{FAR} {EPOCH}"),
+    "named": (
+        pa.array([{"at": [2**58], "by": None}], pa.struct({"at": pa.list_(pa.timestamp("us", "UTC")), "by": MAP_TYPE})),
+        {"at": [FAR], "by": None},
+        f'{{"at": ["{FAR}"], "by": null}}',
+    ),
+    "maps": (pa.array([[[("a", "b")], None]], pa.list_(MAP_TYPE)), [{"a": "b"}, None], "a=b "),
     "bytes": (pa.array([[b"\xff", b"a"]]), [{"base64": "/w==", "length": 1}, "a"], "0xff a"),
     "by_day": (
         pa.array([[(date(2020, 1, 1), b"\xff")]], pa.map_(pa.date32(), pa.binary())),
