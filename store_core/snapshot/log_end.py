@@ -23,8 +23,8 @@ from store_core.files.store_lock import is_lock_held
 from store_core.format.columnar.chain import Place
 from store_core.format.columnar.lockstep import find_candidate
 from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, field_position, unit_dtype
-from store_core.format.log_end import LogEnd, find_log_end, find_tail_end
 from store_core.format.record.scan import ENTRY_DTYPE, Framing, StopReason
+from store_core.format.salvage import LogEnd, find_log_end, find_tail_end
 from store_core.format.sys_flag import TransactionType
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log, has_record, time_in

@@ -22,7 +22,7 @@ from store_core.files.store_kind import root_of_member
 from store_core.files.store_lock import LOCK_FILE, is_lock_held
 from store_core.files.store_path import ConfiguredRoot, StorePaths, nothing_at, places_of
 from store_core.format.columnar.chain import Chain, Place
-from store_core.format.log_end import find_walk_starts
+from store_core.format.salvage import find_walk_starts
 from store_core.snapshot.log import Log, first_store_timestamp, has_record, retried
 from store_core.snapshot.log_end import FoundEnd, SegmentEnd, covered_note, end_by_tail, segment_end, uncommitted_note
 from store_core.snapshot.store import Store
@@ -103,7 +103,7 @@ def plan_and_walk(
 ) -> tuple[ReadPlan, Mapping[Segment, Chain]]:
     """Plan as `plan_ranges` does; also return segments that were mapped for it, for a reader in the same process.
 
-    The chain of a segment is as of `store_core.format.log_end.LogEnd` if it was walked.
+    The chain of a segment is as of `store_core.format.salvage.LogEnd` if it was walked.
     """
     if isinstance(store, Store):
         store = store.configured(options.config, options.store_path_commit_log)

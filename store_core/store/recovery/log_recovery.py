@@ -51,7 +51,7 @@ def follow_log_for_recovery(
     """Follow the records of some files, as ``CommitLog.recoverNormally`` and ``recoverAbnormally`` do.
 
     After a blank record the next file follows, wherever that starts. The first bytes that are not a record end the log.
-    Readers find the end differently, by `store_core.format.log_end.find_log_end`: they continue after damage,
+    Readers find the end differently, by `store_core.format.salvage.find_log_end`: they continue after damage,
     where a recovery truncates.
 
     * `files`: The file at which recovery starts, and those after it; all count as full.

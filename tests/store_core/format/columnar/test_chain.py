@@ -18,8 +18,8 @@ from store_core.format.columnar import lockstep
 from store_core.format.columnar.chain import Chain, Place, Run
 from store_core.format.columnar.lockstep import find_candidate, scan
 from store_core.format.layout import MIN_RECORD_SIZE
-from store_core.format.log_end import find_walk_starts
 from store_core.format.record.scan import follow_frames
+from store_core.format.salvage import find_walk_starts
 from store_core.format.segment_view import SegmentView
 from tests.builders import BODY_AT, BODY_LENGTH_AT, MAGIC_AT, SIZE_AT, Record
 from tests.segment import Segment, assert_same_scan
