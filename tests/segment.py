@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from store_core.format.columnar.lockstep import scan
+from store_core.format.columnar.chain import scan
 from store_core.format.record.decode import decode_message
 from store_core.format.record.scan import Framing, RecordCheck, Scan, StopReason, check_record, follow_frames
 from store_core.format.segment_view import SegmentView

@@ -16,8 +16,8 @@ import pytest
 from store_core import read_messages, read_view
 from store_core.answers import check, diff
 from store_core.errors import UnsupportedStoreError
+from store_core.format.columnar.chain import scan
 from store_core.format.columnar.decode_batch import Decoding, decode_records
-from store_core.format.columnar.lockstep import scan
 from store_core.format.columnar.records import Records
 from store_core.format.columns import COLUMNS, STORE
 from store_core.format.properties import PropertyParser

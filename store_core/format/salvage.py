@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
-from store_core.format.columnar.chain import Chain, Place, Run, Window
-from store_core.format.columnar.lockstep import scan
+from store_core.format.columnar.chain import Chain, Place, Run, Window, scan
 from store_core.format.columnar.spans import Heads, measure
 from store_core.format.layout import BLANK_SIZE, MAX_HEAD_SIZE, MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
 from store_core.format.record.record_head import head_reader, head_shape, read_sys_flag, store_timestamp

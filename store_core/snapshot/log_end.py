@@ -20,8 +20,7 @@ import pyarrow.compute as pc
 from store_core.files.segment_listing import segments_in
 from store_core.files.segment_source import Segment, SegmentBytes, WalkedBytes, modified_ns, open_ahead, open_segment
 from store_core.files.store_lock import is_lock_held
-from store_core.format.columnar.chain import Place
-from store_core.format.columnar.lockstep import find_candidate
+from store_core.format.columnar.chain import Place, find_candidate
 from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, field_position, unit_dtype
 from store_core.format.record.scan import ENTRY_DTYPE, Framing, StopReason
 from store_core.format.salvage import LogEnd, find_log_end, find_tail_end

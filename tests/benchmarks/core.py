@@ -14,8 +14,8 @@ import numpy as np
 
 from store_core import ReadOptions, plan_ranges, read_messages
 from store_core.format.columnar import checksums
+from store_core.format.columnar.chain import chain, scan
 from store_core.format.columnar.encode_batch import encode_batch
-from store_core.format.columnar.lockstep import chain, scan
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.crc32 import crc32
 from store_core.format.layout import head_dtype

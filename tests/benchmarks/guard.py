@@ -19,8 +19,8 @@ import numpy as np
 
 from store_core import ReadOptions, plan_ranges, read_messages
 from store_core.format.columnar import checksums
+from store_core.format.columnar.chain import chain
 from store_core.format.columnar.encode_batch import encode_batch
-from store_core.format.columnar.lockstep import chain
 from store_core.format.columns import DEFAULT_COLUMNS
 from tests.benchmarks.core import NARROW, struct_loop
 from tests.benchmarks.measure import compare, drained

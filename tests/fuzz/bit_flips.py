@@ -21,9 +21,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from store_core import read_messages
-from store_core.format.columnar.chain import Place
+from store_core.format.columnar.chain import Place, scan
 from store_core.format.columnar.checksums import record_crcs
-from store_core.format.columnar.lockstep import scan
 from store_core.format.layout import field_position, head_dtype
 from store_core.format.properties import CRC_RESERVED
 from store_core.format.record.record_head import read_sys_flag

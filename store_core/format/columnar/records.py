@@ -113,7 +113,7 @@ class Records:
 
     raw: npt.NDArray[np.uint8]  # uint8, shape (m,), contiguous: the whole segment
     starts: npt.NDArray[np.int64]
-    """int64, shape (n,), ascending: see `store_core.format.columnar.lockstep.chain`."""
+    """int64, shape (n,), ascending: see `store_core.format.columnar.chain.chain`."""
     segment: str  # file name of the segment
     start_offset: int | npt.NDArray[np.int64]
     """Physical offset of the segment's first byte. Where records were read without what lies between them: int64, shape

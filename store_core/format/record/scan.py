@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Record starts in a segment, found by following the chain of lengths, and why the chain ends.
 
-`check_record` and `follow_frames` are the definition; `store_core.format.columnar.lockstep` returns the same result
+`check_record` and `follow_frames` are the definition; `store_core.format.columnar.chain` returns the same result
 faster.
 
 A record is trusted only because a chain of records leads to it from the segment's start. Magic codes found by searching
@@ -384,7 +384,7 @@ def follow_frames(  # noqa: PLR0913 -- where to look, and what for
 ) -> Scan:
     """Follow frames one by one from `begin` until one starts at or after `end`, or none follows.
 
-    The readable definition of `store_core.format.columnar.lockstep.scan`; parameters as there.
+    The readable definition of `store_core.format.columnar.chain.scan`; parameters as there.
     """
     limit = len(data) if end is None else end
     starts: list[int] = []

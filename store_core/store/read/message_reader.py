@@ -12,8 +12,7 @@ import numpy as np
 from store_core.errors import LEFT_OUT, CorruptRecordError, SegmentVanishedError
 from store_core.files.remote_bytes import RemoteBytes
 from store_core.files.segment_source import Segment, SegmentBytes, open_segment
-from store_core.format.columnar.chain import Chain, Place, Run, Window
-from store_core.format.columnar.lockstep import count_sound, count_sound_leads
+from store_core.format.columnar.chain import Chain, Place, Run, Window, count_sound, count_sound_leads
 from store_core.format.record.decode import corrupt_record_error
 from store_core.format.record.scan import StopReason
 from store_core.format.salvage import Damage, SalvageWalk

@@ -14,10 +14,9 @@ import numpy as np
 
 from store_core.errors import UnsafeSizeError
 from store_core.files.segment_source import SegmentBytes, open_segment
-from store_core.format.columnar.chain import Place, Run, Window
+from store_core.format.columnar.chain import Place, Run, Window, count_sound
 from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.decode_batch import unexpandable
-from store_core.format.columnar.lockstep import count_sound
 from store_core.format.columnar.records import Records
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.salvage import Damage, SalvageWalk, store_timestamps

@@ -16,7 +16,7 @@ from store_core.answers.rebuild import rebuild_consume_queue
 from store_core.answers.report import Verdict
 from store_core.files.file_system import OpenFile, OsFileSystem
 from store_core.files.store_lock import AbortFile
-from store_core.format.columnar.lockstep import chain
+from store_core.format.columnar.chain import chain
 from store_core.format.message import PutMessageStatus
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch

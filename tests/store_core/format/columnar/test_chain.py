@@ -14,9 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.columnar import chain as module
-from store_core.format.columnar import lockstep
-from store_core.format.columnar.chain import Chain, Place, Run
-from store_core.format.columnar.lockstep import find_candidate, scan
+from store_core.format.columnar.chain import Chain, Place, Run, find_candidate, scan
 from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.format.record.scan import follow_frames
 from store_core.format.salvage import find_walk_starts
@@ -145,8 +143,8 @@ def test_candidates_of_all_lanes_are_those_of_each_lane(log: Log, count: int, pr
     start_offset = log.start_offset if asked else None
     cuts = np.arange(count + 1, dtype=np.int64) * raw.size // count
     probes = probe, 2 * probe
-    with mock.patch.object(lockstep, "_NEAR_PROBES", probes):
-        found = lockstep._near_candidates(raw, cuts, start_offset)
+    with mock.patch.object(module, "_NEAR_PROBES", probes):
+        found = module._near_candidates(raw, cuts, start_offset)
 
     def near(cut: int, stop: int) -> int:
         inside = [probe for probe in probes if cut + probe + MIN_RECORD_SIZE <= raw.size]
@@ -195,14 +193,14 @@ def test_cursors_do_the_work_of_single_steps(monkeypatch: pytest.MonkeyPatch, sh
     """The walk would be correct, though slow, if cursors read nonsense: single steps correct them."""
     log = Segment().append(*[b"body"] * 1000, version=version)
     stepped = []
-    single_steps = lockstep._single_steps
+    single_steps = module._single_steps
 
     def count_steps(data: memoryview, position: int, stop: int, lead: int) -> tuple[list[int], int]:
         found, arrived = single_steps(data, position, stop, lead)
         stepped.extend(found)
         return found, arrived
 
-    monkeypatch.setattr(lockstep, "_single_steps", count_steps)
+    monkeypatch.setattr(module, "_single_steps", count_steps)
 
     assert_scans_as_chain(Log(bytes(log.data)), lanes=100, shift=shift)
     assert len(stepped) < 20
@@ -277,14 +275,14 @@ def test_magic_codes_all_over_a_body_are_looked_at_a_bounded_number_of_times(mon
     """Otherwise a hostile segment would take minutes."""
     log = Segment().append(Record().encode()[4:7] * 700_000)
     tries = []
-    looks_like_record = lockstep._looks_like_record
+    looks_like_record = module._looks_like_record
 
     def count_tries(chunk: bytes, position: int, cut: int, start_offset: int | None) -> bool:
         tries.append(position)
         return looks_like_record(chunk, position, cut, start_offset)
 
-    monkeypatch.setattr(lockstep, "_looks_like_record", count_tries)
-    lanes = len(log.data) // lockstep._LANE_BYTES
+    monkeypatch.setattr(module, "_looks_like_record", count_tries)
+    lanes = len(log.data) // module._LANE_BYTES
 
     assert scan(np.frombuffer(log.data, np.uint8)).starts.tolist() == [0]
     assert len(tries) <= lanes * 200

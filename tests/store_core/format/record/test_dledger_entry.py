@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.columnar.lockstep import scan
+from store_core.format.columnar.chain import scan
 from store_core.format.record.scan import Framing, RecordCheck, StopReason, check_entry, follow_frames
 from tests import builders
 from tests.dledger_logs import (

@@ -22,7 +22,7 @@ from store_core.errors import (
     StoreNotFoundError,
     TruncatedLogError,
 )
-from store_core.format.columnar import lockstep
+from store_core.format.columnar.chain import chain
 from store_core.store.read.follow import log_segments
 from store_core.store.read.follow.log_follower import ReadLimits
 from store_core.store.read.follow.log_position import LogPosition
@@ -105,7 +105,7 @@ def test_the_end_is_not_searched_for_from_the_segment_s_start_again(
         raw: npt.NDArray[np.uint8], begin: int, end: int, start_offset: int, framing: Framing, *, lanes: int | None
     ) -> Scan:
         begins.append((start_offset + begin) % SIZE)
-        return lockstep.chain(raw, begin, end, start_offset, framing, lanes=lanes)
+        return chain(raw, begin, end, start_offset, framing, lanes=lanes)
 
     monkeypatch.setattr("store_core.format.columnar.chain.chain", watched)
     for number in range(5):

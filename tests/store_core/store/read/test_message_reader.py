@@ -23,7 +23,7 @@ from store_core import (
     read_messages,
     read_range,
 )
-from store_core.format.columnar.lockstep import chain
+from store_core.format.columnar.chain import chain
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS, arrow_schema
 from tests.builders import (
     BODY_AT,
