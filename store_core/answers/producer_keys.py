@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.format.columnar.java_hashes import hash_codes
 from store_core.format.columnar.property_columns import PropertyColumns
+from store_core.format.layout import MessageSysFlag
 from store_core.format.properties import REAL_TOPIC, UNIQ_KEY, PropertyParser
-from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -13,9 +13,9 @@ from store_core.answers.message_reads import REPLAY_ID, REPLAY_ORIGIN_MESSAGE_ID
 from store_core.broker.topic_kind import TopicKind, kind_of_topic, send_refusal
 from store_core.errors import InvalidOptionError
 from store_core.format.columnar.property_columns import without_names
+from store_core.format.layout import TRANSACTION_MASK, MessageSysFlag
 from store_core.format.properties import PROPERTY_CRC, REAL_TOPIC, RETRY_TOPIC
 from store_core.format.record.delayed import OF_WAITING, SCHEDULE_TOPIC, TIMER_TOPIC
-from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag
 from store_core.queue.queue_path import refusal_of
 from store_core.snapshot.config import TOPICS, Config
 

@@ -266,7 +266,7 @@ def _check_kinds(batch: pa.RecordBatch) -> None:
     """Refuse inner batches: the messages in one have properties of their own, and a queue of other units."""
     import pyarrow.compute as pc
 
-    from store_core.format.sys_flag import MessageSysFlag
+    from store_core.format.layout import MessageSysFlag
 
     is_inner = pc.not_equal(pc.bit_wise_and(batch["sys_flag"], int(MessageSysFlag.INNER_BATCH_FLAG)), 0)
     if pc.any(is_inner).as_py():

@@ -28,7 +28,7 @@ from store_core.broker.transactions import (
     transactions_of,
 )
 from store_core.files.clock import SystemClock
-from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+from store_core.format.layout import TRANSACTION_MASK, TransactionType
 from store_core.format.times import iso_time, table_time
 from store_core.format.words import agreeing, counted
 

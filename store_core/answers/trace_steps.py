@@ -7,8 +7,8 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from store_core.broker.topic_kind import CHECK_MAX_TIME_TOPIC, DEAD_LETTER_PREFIX, HALF_TOPICS, OP_TOPICS, TRACE_TOPIC
+from store_core.format.layout import TransactionType
 from store_core.format.record.delayed import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
-from store_core.format.sys_flag import TransactionType
 from store_core.format.times import iso_time
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from store_core.broker.topic_kind import CHECK_MAX_TIME_TOPIC, HALF_TOPIC, HALF_TOPICS, OP_TOPICS
 from store_core.format.columnar.arrow_slices import with_properties
-from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+from store_core.format.layout import TRANSACTION_MASK, TransactionType
 
 if TYPE_CHECKING:
     from store_core.files.store_path import StorePaths

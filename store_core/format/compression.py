@@ -8,7 +8,7 @@ from typing import Final
 
 import pyarrow as pa
 
-from store_core.format.sys_flag import CompressionType
+from store_core.format.layout import CompressionType
 
 MAX_EXPANDED_BODY: Final = 64 << 20
 """Most bytes one body may expand to: sixteen times the broker's default limit (``maxMessageSize``, 4 MiB)."""

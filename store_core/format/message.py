@@ -8,8 +8,8 @@ from enum import Enum
 from typing import TYPE_CHECKING, Final
 
 from store_core.format import java, properties
+from store_core.format.layout import CompressionType, TransactionType
 from store_core.format.properties import DELAY, WAIT
-from store_core.format.sys_flag import CompressionType, TransactionType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

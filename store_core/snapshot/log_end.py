@@ -21,10 +21,9 @@ from store_core.files.segment_listing import segments_in
 from store_core.files.segment_source import Segment, SegmentBytes, WalkedBytes, modified_ns, open_ahead, open_segment
 from store_core.files.store_lock import is_lock_held
 from store_core.format.columnar.chain import Place, find_candidate
-from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, field_position, unit_dtype
+from store_core.format.layout import BLANK_RECORD, MIN_RECORD_SIZE, TransactionType, field_position, unit_dtype
 from store_core.format.record.scan import ENTRY_DTYPE, Framing, StopReason
 from store_core.format.salvage import LogEnd, find_log_end, find_tail_end
-from store_core.format.sys_flag import TransactionType
 from store_core.snapshot.index import Index
 from store_core.snapshot.log import Log, has_record, time_in
 from store_core.snapshot.queues import Queues

@@ -38,6 +38,7 @@ from store_core.format.compression import expand_body
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_expression import Sql92Expression
 from store_core.format.java import hash_code, parse_java_int
+from store_core.format.layout import CompressionType
 from store_core.format.properties import PropertyParser, decode_text, parse_properties
 from store_core.format.record.decode import decode_items, decode_message, unwrap_inner_batch
 from store_core.format.record.record_head import format_host, is_message_id, position_of_message_id
@@ -45,7 +46,6 @@ from store_core.format.record.scan import Framing, Scan, follow_frames
 from store_core.format.release import RELEASES, Release
 from store_core.format.salvage import find_log_end
 from store_core.format.segment_view import SegmentView
-from store_core.format.sys_flag import CompressionType
 from store_core.queue.consume_queue_unit import (
     BATCH_UNIT_DTYPE,
     CQ_STORE_UNIT_SIZE,

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 
 import pyarrow as pa
 
+from store_core.format.layout import MessageSysFlag
 from store_core.format.message import Message
 from store_core.format.record.decode import client_batch
-from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.message_store_config import MessageStoreConfig, Release
 from tests.interop.judge import store_settings

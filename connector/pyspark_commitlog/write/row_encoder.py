@@ -21,6 +21,7 @@ from store_core.format.columnar.encode_batch import EncodedBatch, encode_batch
 from store_core.format.columnar.input_columns import INPUT_COLUMNS
 from store_core.format.columnar.java_hashes import hash_codes
 from store_core.format.columnar.property_columns import have_name, used_names, used_values, without_names
+from store_core.format.layout import TRANSACTION_MASK
 from store_core.format.properties import (
     NAME_VALUE_SEPARATOR,
     PROPERTY_CRC,
@@ -30,7 +31,6 @@ from store_core.format.properties import (
 )
 from store_core.format.record.delayed import OF_WAITING
 from store_core.format.release import Release, rules_of
-from store_core.format.sys_flag import TRANSACTION_MASK
 from store_core.queue.queue_path import refusal_of
 from store_core.store.put.log_appender import fits
 from store_core.store.put.put_service import topic_refusal

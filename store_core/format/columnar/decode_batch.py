@@ -17,9 +17,9 @@ from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.format.columnar.checksums import record_crcs, wrong_bodies
 from store_core.format.columns import BODIES, CORRUPT_RECORD, STORE, arrow_schema
 from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, expand_body
+from store_core.format.layout import CompressionType, MessageSysFlag
 from store_core.format.record.decode import corrupt_record_error, decode_topic, property_crc_error
 from store_core.format.record.scan import check_record
-from store_core.format.sys_flag import CompressionType, MessageSysFlag
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence

@@ -33,7 +33,15 @@ from store_core.format.columnar.encode_columns import (
     lengths_before,
 )
 from store_core.format.columnar.input_columns import UNKNOWN_HOST, MessageColumns
-from store_core.format.layout import HEAD_SIZES, V6_BITS, field_position, head_dtype
+from store_core.format.layout import (
+    HEAD_SIZES,
+    TRANSACTION_MASK,
+    V6_BITS,
+    MessageSysFlag,
+    TransactionType,
+    field_position,
+    head_dtype,
+)
 from store_core.format.properties import (
     CRC_DIGITS,
     CRC_NAME,
@@ -62,7 +70,6 @@ from store_core.format.record.encode import (
     stored_properties,
     topic_limit,
 )
-from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag, TransactionType
 
 if TYPE_CHECKING:
     import numpy.typing as npt

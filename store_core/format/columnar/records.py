@@ -23,15 +23,15 @@ from store_core.format.columnar.java_hashes import hash_codes
 from store_core.format.columnar.property_columns import PropertyColumns, split_key_column
 from store_core.format.columnar.spans import EntryLog, Heads, Spans, entry_column, measure
 from store_core.format.columns import HEAD_FIELDS, property_of
-from store_core.format.properties import KEYS, TAGS, UNIQ_KEY, PropertyParser
-from store_core.format.record.record_head import format_host
-from store_core.format.sys_flag import (
+from store_core.format.layout import (
     COMPRESSION_MASK,
     TRANSACTION_MASK,
     CompressionType,
     MessageSysFlag,
     TransactionType,
 )
+from store_core.format.properties import KEYS, TAGS, UNIQ_KEY, PropertyParser
+from store_core.format.record.record_head import format_host
 from store_core.format.times import table_times
 
 if TYPE_CHECKING:

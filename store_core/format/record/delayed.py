@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError
+from store_core.format.layout import TRANSACTION_MASK, TransactionType
 from store_core.format.properties import (
     DELAY,
     REAL_QID,
@@ -22,7 +23,6 @@ from store_core.format.properties import (
     PropertyMap,
     format_properties,
 )
-from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

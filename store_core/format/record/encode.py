@@ -24,6 +24,7 @@ from store_core.format.layout import (
     MIN_HEAD_SIZE,
     V6_BITS,
     MagicCode,
+    MessageSysFlag,
     field_position,
     head_dtype,
     head_size,
@@ -46,7 +47,6 @@ from store_core.format.record.record_head import V4_BYTES, encode_host, message_
 from store_core.format.record.scan import body_crc
 from store_core.format.release import DEFAULT_RELEASE, rules_of
 from store_core.format.segment_room import blank_head, has_room
-from store_core.format.sys_flag import MessageSysFlag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -11,8 +11,7 @@ import re
 import struct
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, TypeAlias
 
-from store_core.format.layout import V6_BITS, field_position, head_dtype, head_size
-from store_core.format.sys_flag import MessageSysFlag
+from store_core.format.layout import V6_BITS, MessageSysFlag, field_position, head_dtype, head_size
 
 if TYPE_CHECKING:
     Buffer: TypeAlias = bytes | bytearray | memoryview

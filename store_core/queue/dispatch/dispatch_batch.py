@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from store_core.format.java import hash_code, positive_hash
+from store_core.format.layout import TRANSACTION_MASK, TransactionType
 from store_core.format.properties import INNER_MULTI_DISPATCH, TAGS, split_keys
-from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -176,7 +176,7 @@ class DispatchBatch(ABC):
     @property
     @abstractmethod
     def sys_flag(self) -> npt.NDArray[np.int32]:
-        """Bits; see `store_core.format.sys_flag`."""
+        """Bits; see `store_core.format.layout`."""
 
     @property
     @abstractmethod

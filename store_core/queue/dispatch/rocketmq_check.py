@@ -12,7 +12,16 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from store_core.format.java import INT_BITS, LONG_BITS, SHORT_BITS, parse_java_int, tags_code, wrap
-from store_core.format.layout import BLANK_SIZE, HOST_V4, HOST_V6, V6_BITS, MagicCode, head_dtype, head_size
+from store_core.format.layout import (
+    BLANK_SIZE,
+    HOST_V4,
+    HOST_V6,
+    V6_BITS,
+    MagicCode,
+    MessageSysFlag,
+    head_dtype,
+    head_size,
+)
 from store_core.format.properties import (
     CRC_RESERVED,
     DELAY,
@@ -29,7 +38,6 @@ from store_core.format.properties import (
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.record.record_head import head_reader, read_frame
 from store_core.format.record.scan import body_crc
-from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, MessageCheck
 
 if TYPE_CHECKING:

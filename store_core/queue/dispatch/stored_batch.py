@@ -17,6 +17,7 @@ from store_core.format.columnar.property_columns import split_key_column
 from store_core.format.columnar.property_spans import PropertyFinder, PropertySpans
 from store_core.format.columnar.spans import Heads, Spans, gather, measure
 from store_core.format.java import hash_code
+from store_core.format.layout import TRANSACTION_MASK, TransactionType
 from store_core.format.properties import (
     DELAY,
     INNER_BASE,
@@ -30,7 +31,6 @@ from store_core.format.properties import (
     decode_text,
 )
 from store_core.format.record.delayed import SCHEDULE_TOPIC
-from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
 from store_core.queue.dispatch.dispatch_batch import (
     INDEX_TAG_PREFIX,
     DispatchBatch,

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.format.java import SHORT_BITS, parse_java_int
+from store_core.format.layout import TRANSACTION_MASK, MessageSysFlag
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, Message, PutMessageStatus
 from store_core.format.properties import (
     DELAY,
@@ -31,7 +32,6 @@ from store_core.format.record.decode import decode_items
 from store_core.format.record.delayed import delay_level, may_be_delayed, to_schedule_topic, with_properties
 from store_core.format.record.encode import EncodedRecords, Refusal, encode_members, encode_message, stored_properties
 from store_core.format.segment_room import room_for_records
-from store_core.format.sys_flag import TRANSACTION_MASK, MessageSysFlag
 from store_core.queue.queue_path import has_lists, is_light, split_names
 from store_core.store.put.put_result import PutMessageResult
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol, TypeAlias
 import pyarrow.compute as pc
 
 from store_core.format.java import LONG_BITS, parse_java_int
+from store_core.format.layout import MessageSysFlag
 from store_core.format.message import Message, PutMessageStatus
 from store_core.format.properties import (
     DELAY,
@@ -45,7 +46,6 @@ from store_core.format.record.delayed import (
 )
 from store_core.format.record.encode import stored_properties, utf16_length
 from store_core.format.release import Release, rules_of
-from store_core.format.sys_flag import MessageSysFlag
 from store_core.store.put.put_result import AppendBatchResult, PutMessageResult
 
 if TYPE_CHECKING:

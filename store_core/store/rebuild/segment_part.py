@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core.files.segment_source import Segment, open_segment
+from store_core.format.layout import MessageSysFlag
 from store_core.format.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM
 from store_core.format.salvage import CandidateFinder
-from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.queue_assignment import RefusedUnit, UnfitListsError, lmq_units
 from store_core.queue.queue_path import has_lists
 from store_core.snapshot.log_end import FoundEnd, TornTail, find_end

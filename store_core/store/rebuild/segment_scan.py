@@ -18,10 +18,10 @@ from store_core.format.columnar.chain import Place, Run, Window, count_sound
 from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.decode_batch import unexpandable
 from store_core.format.columnar.records import Records
+from store_core.format.layout import MessageSysFlag
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.salvage import Damage, SalvageWalk, store_timestamps
 from store_core.format.segment_view import Piece, SegmentView
-from store_core.format.sys_flag import MessageSysFlag
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, QueueNumbering, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
 from store_core.queue.dispatch.rocketmq_check import Strictness

@@ -12,7 +12,7 @@ import pytest
 
 from store_core import read_messages
 from store_core.answers import Check, check
-from store_core.format.sys_flag import TRANSACTION_MASK, TransactionType
+from store_core.format.layout import TRANSACTION_MASK, TransactionType
 from tests.golden_stores import golden_stores, read_conf
 from tests.store_core.answers.planting import FAULTS, Expected, Fault, StoreCopy, counts_of, fault_named
 from tests.store_core.store.damaged_stores import (

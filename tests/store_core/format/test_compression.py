@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, expand_body
-from store_core.format.sys_flag import CompressionType
+from store_core.format.layout import CompressionType
 
 if TYPE_CHECKING:
     from collections.abc import Callable

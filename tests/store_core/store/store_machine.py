@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from store_core import DefaultMessageStore, MessageStoreConfig
+from store_core.format.layout import TransactionType
 from store_core.format.record.delayed import SCHEDULE_TOPIC
-from store_core.format.sys_flag import TransactionType
 from store_core.store.clean import CleanServices
 from store_core.store.store_life import disk_space
 from tests.store_core.fakes import FakeClock, MortalFileSystem

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 
 from store_core import read_messages
-from store_core.format.layout import head_dtype
-from store_core.format.sys_flag import TRANSACTION_MASK
+from store_core.format.layout import TRANSACTION_MASK, head_dtype
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.queue.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE
 

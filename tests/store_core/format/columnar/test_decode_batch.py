@@ -19,10 +19,10 @@ from store_core.format.columnar.decode_batch import DecodedBatch, Decoding, deco
 from store_core.format.columnar.records import Records
 from store_core.format.columns import BODIES, COLUMNS, DEFAULT_COLUMNS, arrow_schema
 from store_core.format.compression import BodyTooLargeError, expand_body
+from store_core.format.layout import CompressionType
 from store_core.format.properties import PropertyParser, decode_text, first_property
 from store_core.format.record.decode import decode_message, decode_topic, property_crc_error
 from store_core.format.record.scan import check_record
-from store_core.format.sys_flag import CompressionType
 from store_core.format.times import table_time
 from tests.budgets import budget
 from tests.builders import Record

@@ -18,7 +18,15 @@ from hypothesis import strategies as st
 from store_core import read_messages, unwrap_inner_batch
 from store_core.errors import CorruptRecordError
 from store_core.format import layout
-from store_core.format.layout import MESSAGE_HEAD, field_position, head_dtype, head_size
+from store_core.format.layout import (
+    MESSAGE_HEAD,
+    CompressionType,
+    MessageSysFlag,
+    TransactionType,
+    field_position,
+    head_dtype,
+    head_size,
+)
 from store_core.format.message import MessageExt
 from store_core.format.properties import CRC_RESERVED, crc_property, parse_properties
 from store_core.format.record.decode import decode_message
@@ -33,7 +41,6 @@ from store_core.format.record.record_head import (
     store_timestamp,
 )
 from store_core.format.record.scan import StopReason, body_crc, check_record
-from store_core.format.sys_flag import CompressionType, MessageSysFlag, TransactionType
 from tests import builders
 from tests.builders import BODY_AT, MAGIC_AT, SYS_FLAG_AT, Record
 from tests.golden_stores import find_golden_store, unpack

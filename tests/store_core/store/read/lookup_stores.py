@@ -16,8 +16,8 @@ from store_core import CorruptRecordError, ReadOptions, StoreError, read_message
 from store_core.answers import check
 from store_core.format.columns import DEFAULT_COLUMNS, arrow_schema
 from store_core.format.java import hash_code
+from store_core.format.layout import TransactionType
 from store_core.format.properties import decode_text, parse_properties
-from store_core.format.sys_flag import TransactionType
 from store_core.queue.index_format import MessageKeys
 from store_core.queue.rocksdb_queues import unit_key
 from store_core.store.read.lookup.explanation import LookUpCosts
