@@ -21,7 +21,7 @@ from pyspark_commitlog.plot_data import Messages, binned, by_topic, column_names
 from pyspark_commitlog.stream import bytes_behind
 from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Line, Plots, Series, Tone
 from store_core.errors import InvalidOptionError, StoreNotFoundError
-from store_core.format.times import iso_time
+from store_core.format.columns import iso_time
 from store_core.format.words import counted
 
 if TYPE_CHECKING:

@@ -15,9 +15,9 @@ from store_core.files.names import CHECKPOINT_FILE
 from store_core.files.segment_paths import list_for_loading
 from store_core.files.store_kind import queue_database
 from store_core.files.store_path import log_directories
+from store_core.format.columns import iso_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.format.record.scan import StopReason
-from store_core.format.times import iso_time
 from store_core.queue.queue_path import is_light
 from store_core.snapshot.config import (
     CONFIG_KINDS,

@@ -16,9 +16,9 @@ from store_core.answers.message_reads import RecordLookUp
 from store_core.broker.transactions import with_ms
 from store_core.errors import StoreError
 from store_core.format.columnar.arrow_slices import with_properties
+from store_core.format.columns import iso_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.release import RELEASE_RULES, Release
-from store_core.format.times import iso_time
 from store_core.snapshot.timers import Timers, due_times
 from store_core.snapshot.units import QueueDoubtError
 

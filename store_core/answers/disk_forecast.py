@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 from store_core.answers.lag_queues import GroupKind, QueueLag
 from store_core.errors import InvalidOptionError, SegmentVanishedError
 from store_core.files.segment_source import blocks_on_disk, file_at
-from store_core.format.times import table_time
+from store_core.format.columns import table_time
 from store_core.queue.index_format import INDEX_HEADER_SIZE
 from store_core.snapshot.index import KeyFile
 from store_core.snapshot.queues import FileQueue, Queues, UnitFile

@@ -26,7 +26,7 @@ from store_core.files.store_lock import ABORT_FILE
 from store_core.files.store_path import nothing_at
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.chain import Place
-from store_core.format.times import known_time
+from store_core.format.columns import known_time
 from store_core.format.words import counted
 from store_core.queue.queue_path import is_light
 from store_core.snapshot.config import CONSUMER_OFFSETS, LIGHT_OFFSETS, TOPICS, checkpoint_time

@@ -51,9 +51,9 @@ from store_core.broker.topic_kind import HALF_TOPIC, OP_TOPICS
 from store_core.broker.transactions import OP_COLUMNS, operation_rows, with_ms
 from store_core.errors import CorruptRecordError, InvalidOptionError, SegmentLayoutError, StoreNotFoundError
 from store_core.format.columnar.arrow_slices import with_properties
+from store_core.format.columns import table_time
 from store_core.format.properties import RETRY_TOPIC
 from store_core.format.record.delayed import SCHEDULE_TOPIC
-from store_core.format.times import table_time
 from store_core.format.words import agreeing, counted
 from store_core.store.read.option_table import NamedBy
 from store_core.store.read.option_values import ReadMode

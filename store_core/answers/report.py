@@ -25,8 +25,7 @@ from store_core.answers.text_table import (
     with_message_column,
     zoned,
 )
-from store_core.format.columns import STORE, STRINGS_TYPE, TIMESTAMP_TYPE
-from store_core.format.times import iso_time
+from store_core.format.columns import STORE, STRINGS_TYPE, TIMESTAMP_TYPE, iso_time
 from store_core.format.words import age_words, counted
 
 if TYPE_CHECKING:

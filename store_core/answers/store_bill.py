@@ -28,7 +28,7 @@ from store_core.answers.report import (
 )
 from store_core.broker.topic_kind import TopicKind, kind_of_topic
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
-from store_core.format.times import iso_day, utc_days
+from store_core.format.columns import iso_day, utc_days
 from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:

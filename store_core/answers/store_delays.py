@@ -30,9 +30,9 @@ from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, fact, moment, number, shared, table, text
 from store_core.files.clock import SystemClock
 from store_core.files.names import CONFIG_DIRECTORY, TIMER_CHECK_FILE
+from store_core.format.columns import iso_time, known_time, table_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC
 from store_core.format.release import Release, rules_of
-from store_core.format.times import iso_time, known_time, table_time
 from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:

@@ -28,8 +28,8 @@ from store_core.broker.transactions import (
     transactions_of,
 )
 from store_core.files.clock import SystemClock
+from store_core.format.columns import iso_time, table_time
 from store_core.format.layout import TRANSACTION_MASK, TransactionType
-from store_core.format.times import iso_time, table_time
 from store_core.format.words import agreeing, counted
 
 if TYPE_CHECKING:

@@ -7,9 +7,9 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from store_core.broker.topic_kind import CHECK_MAX_TIME_TOPIC, DEAD_LETTER_PREFIX, HALF_TOPICS, OP_TOPICS, TRACE_TOPIC
+from store_core.format.columns import iso_time
 from store_core.format.layout import TransactionType
 from store_core.format.record.delayed import RETRY_PREFIX, SCHEDULE_TOPIC, TIMER_TOPIC
-from store_core.format.times import iso_time
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

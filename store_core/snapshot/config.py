@@ -18,9 +18,9 @@ from store_core.files.access import explained_access, kind_of_file
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.names import CHECKPOINT_FILE, CONFIG_DIRECTORY, TIMER_CHECK_FILE, is_archive
 from store_core.files.store_path import absent_config
+from store_core.format.columns import iso_time
 from store_core.format.layout import CHECKPOINT, Field, unit_dtype
 from store_core.format.release import DEFAULT_RELEASE, Release, named_rules, rules_of
-from store_core.format.times import iso_time
 from store_core.snapshot.config_json import ConfigFields, JsonKey, JsonObject, JsonValue, parse_config
 
 if TYPE_CHECKING:

@@ -16,8 +16,7 @@ from store_core.files.names import CONFIG_DIRECTORY
 from store_core.files.store_kind import StoreUse
 from store_core.files.url_path import UrlPath
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
-from store_core.format.columns import TIMESTAMP_TYPE
-from store_core.format.times import table_time
+from store_core.format.columns import TIMESTAMP_TYPE, table_time
 from store_core.snapshot.config import TOPICS, TopicConfig
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import DIRECTORIES, FileQueue, NamedQueue, Queues, UnitFile

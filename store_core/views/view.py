@@ -17,8 +17,7 @@ from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.store_kind import dledger_logs
 from store_core.files.store_path import StorePaths, log_directories, stores_near
 from store_core.format.columnar.arrow_slices import repeat_text
-from store_core.format.columns import STORE, column_named, resolve_columns
-from store_core.format.times import table_times
+from store_core.format.columns import STORE, column_named, resolve_columns, table_times
 from store_core.snapshot.log import retried
 from store_core.snapshot.store import Store
 from store_core.store.read.chunk_rows import tell_null_time

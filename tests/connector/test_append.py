@@ -19,7 +19,7 @@ from pyspark_commitlog.write.options import WriteOptions
 from pyspark_commitlog.write.writer import CommitLogWriter, plan_write, reported
 from store_core import DefaultMessageStore, InvalidOptionError, Message, StoreError, read_messages
 from store_core.command.exit_code import INTERRUPTED
-from store_core.format.times import iso_time
+from store_core.format.columns import iso_time
 from tests.builders import LogBuilder
 from tests.connector.called import append, commitlog
 from tests.connector.stores import SMALL, SMALL_CONFIG, Writer, rows_of

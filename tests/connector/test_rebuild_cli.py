@@ -18,7 +18,7 @@ from store_core.errors import UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.names import SWAP_JOURNAL
 from store_core.files.store_lock import StoreLock
-from store_core.format.times import iso_time
+from store_core.format.columns import iso_time
 from store_core.snapshot.config import REWOUND
 from store_core.store.rebuild.swap import RebuildSwap
 from store_core.store.store_state import StoreCheckpoint

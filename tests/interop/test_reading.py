@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import read_messages
-from store_core.format.times import TIME_RANGE
+from store_core.format.columns import TIME_RANGE
 from tests.golden_stores import assert_same_rows
 from tests.interop.answers import answer_queues, answer_rows, queues_of, read_rows, read_rows_one_by_one
 from tests.interop.puts import Put, RandomPuts

@@ -21,7 +21,7 @@ from store_core.files.access import check_writable, explained_access, naming
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, write_all
 from store_core.files.store_lock import ProcessStat
-from store_core.format.times import iso_time
+from store_core.format.columns import iso_time
 from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.commit import (
     AppendTransaction,

@@ -51,7 +51,7 @@ class Decoding:
     nullable: bool = False
     """Whether the schema declares every column nullable. A body that does not expand is null then, and
     ``_corrupt_record`` says why."""
-    nearest_times: bool = False  # as of `store_core.format.times.table_times`
+    nearest_times: bool = False  # as of `store_core.format.columns.table_times`
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from store_core.format.columnar.arrow_slices import (
 from store_core.format.columnar.java_hashes import hash_codes
 from store_core.format.columnar.property_columns import PropertyColumns, split_key_column
 from store_core.format.columnar.spans import EntryLog, Heads, Spans, entry_column, measure
-from store_core.format.columns import HEAD_FIELDS, property_of
+from store_core.format.columns import HEAD_FIELDS, property_of, table_times
 from store_core.format.layout import (
     COMPRESSION_MASK,
     TRANSACTION_MASK,
@@ -32,7 +32,6 @@ from store_core.format.layout import (
 )
 from store_core.format.properties import KEYS, TAGS, UNIQ_KEY, PropertyParser
 from store_core.format.record.record_head import format_host
-from store_core.format.times import table_times
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -122,7 +121,7 @@ class Records:
     entries: EntryLog | None = None  # the DLedger log in whose entries the records lie
     expanded: list[bytes | None] | None = None  # bodies to return instead of the stored ones
     has_nearest_times: bool = False
-    """Whether times are as `store_core.format.times.table_times` has them for what calculates with them."""
+    """Whether times are as `store_core.format.columns.table_times` has them for what calculates with them."""
     store: str = ""  # what the store is called
     remarks: dict[int, CorruptRecordError] = field(default_factory=dict)
     """Why a value of a record is null that every record has, by where the record starts."""

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from store_core.files.file_system import FileStream, FileSystem, OpenFile
-from store_core.format.columns import DEFAULT_COLUMNS, TIMESTAMP_TYPE, arrow_schema
-from store_core.format.times import iso_day, utc_days
+from store_core.format.columns import DEFAULT_COLUMNS, TIMESTAMP_TYPE, arrow_schema, iso_day, utc_days
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

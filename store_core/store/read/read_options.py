@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 from store_core.errors import FilterError, InvalidOptionError
 from store_core.files.storage import NO_SETTINGS, StorageSettings
-from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS, STORE
+from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS, STORE, iso_time
 from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.properties import PropertyParser
 from store_core.format.record.record_head import position_of_message_id
 from store_core.format.release import DEFAULT_RELEASE
-from store_core.format.times import iso_time
 from store_core.format.words import did_you_mean
 from store_core.snapshot.store import Store, stores_of
 from store_core.store.read.option_table import READ_OPTIONS, shown_option

@@ -10,7 +10,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
 
 from store_core.errors import InvalidOptionError
-from store_core.format.times import iso_time
+from store_core.format.columns import iso_time
 from store_core.store.read.option_table import is_integer, parse_integer, refuse_value, shown_option
 
 LATEST_TIME: Final = 253_339_228_800_000

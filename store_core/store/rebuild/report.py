@@ -8,7 +8,7 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.errors import InvalidOptionError
-from store_core.format.times import iso_time
+from store_core.format.columns import iso_time
 from store_core.format.words import counted
 from store_core.queue.queue_path import is_light
 from store_core.snapshot.log_end import FoundEnd

@@ -22,9 +22,9 @@ from store_core.errors import StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.files.store_path import path_of
+from store_core.format.columns import iso_time
 from store_core.format.release import RELEASES, Release
 from store_core.format.salvage import find_log_end
-from store_core.format.times import iso_time
 from store_core.snapshot.likely_release import LikelyRelease, evidence_of_old_parser
 from store_core.snapshot.log import Log
 from tests.builders import LogBuilder, blank_record

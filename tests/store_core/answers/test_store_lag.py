@@ -26,7 +26,7 @@ from store_core.answers.report import Verdict
 from store_core.files import segment_source
 from store_core.files.file_system import OpenFile, OsFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.format.times import iso_time
+from store_core.format.columns import iso_time
 from store_core.snapshot.config import CONSUMER_OFFSETS, SUBSCRIPTION_GROUPS, TOPICS
 from tests.builders import LogBuilder
 from tests.golden_stores import find_golden_store, newer_store, unpack

@@ -12,8 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError, StoreError
-from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS, arrow_schema, resolve_columns
-from store_core.format.times import TIME_RANGE, iso_time, table_time, table_times
+from store_core.format.columns import (
+    COLUMNS,
+    DEFAULT_COLUMNS,
+    TIME_RANGE,
+    arrow_schema,
+    iso_time,
+    resolve_columns,
+    table_time,
+    table_times,
+)
 from store_core.format.words import did_you_mean, known_names
 
 TIMESTAMP = pa.timestamp("us", tz="UTC")

@@ -22,9 +22,9 @@ from store_core.files.segment_source import Segment, open_ahead, open_segment, s
 from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.files.store_path import StorePaths, located_now
 from store_core.format.columnar.chain import Chain, Place, Run, Window
+from store_core.format.columns import iso_time
 from store_core.format.record.scan import StopReason, check_record
 from store_core.format.salvage import LogEnd, SalvageWalk, find_log_end, store_timestamps
-from store_core.format.times import iso_time
 from store_core.snapshot.log import Log, first_store_timestamp
 from store_core.store.read.follow.log_position import LogPosition, RecordProof
 from store_core.store.read.ranges import CLOCK_STEP

@@ -17,13 +17,12 @@ from store_core.format.columnar import decode_batch as decoding
 from store_core.format.columnar.chain import chain
 from store_core.format.columnar.decode_batch import DecodedBatch, Decoding, decode_records
 from store_core.format.columnar.records import Records
-from store_core.format.columns import BODIES, COLUMNS, DEFAULT_COLUMNS, arrow_schema
+from store_core.format.columns import BODIES, COLUMNS, DEFAULT_COLUMNS, arrow_schema, table_time
 from store_core.format.compression import BodyTooLargeError, expand_body
 from store_core.format.layout import CompressionType
 from store_core.format.properties import PropertyParser, decode_text, first_property
 from store_core.format.record.decode import decode_message, decode_topic, property_crc_error
 from store_core.format.record.scan import check_record
-from store_core.format.times import table_time
 from tests.budgets import budget
 from tests.builders import Record
 from tests.segment import Segment
