@@ -21,8 +21,7 @@ from store_core.files.file_system import OpenFile, OsFileSystem, write_all
 from store_core.format.compression import expand_body
 from store_core.format.layout import COMPRESSION_MASK, CompressionType, MessageSysFlag, field_position, head_dtype
 from store_core.format.properties import CRC_NAME, CRC_RESERVED, crc_property
-from store_core.format.record.record_head import head_shape, read_sys_flag
-from store_core.format.record.scan import body_crc
+from store_core.format.record.scan import body_crc, head_shape, read_sys_flag
 from store_core.store.new_directory import digest_of_file, first_match
 from store_core.store.parts import EachPart
 

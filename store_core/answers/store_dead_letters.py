@@ -30,7 +30,7 @@ from store_core.errors import InvalidOptionError
 from store_core.format.columns import MAP_TYPE, table_time
 from store_core.format.properties import RETRY_TOPIC
 from store_core.format.record.delayed import RETRY_PREFIX
-from store_core.format.record.record_head import is_message_id, position_of_message_id
+from store_core.format.record.scan import is_message_id, position_of_message_id
 from store_core.format.words import agreeing, counted, did_you_mean, known_names
 
 if TYPE_CHECKING:

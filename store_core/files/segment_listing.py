@@ -38,8 +38,7 @@ from store_core.format.layout import (
     Unit,
     unit_dtype,
 )
-from store_core.format.record.record_head import head_reader
-from store_core.format.record.scan import check_record
+from store_core.format.record.scan import check_record, head_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

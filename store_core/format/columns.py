@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of a message, the one list for the Arrow schema, the DataFrame schema and the documentation; and times."""
+"""The columns of a message, the one list for the Arrow schema, the DataFrame schema and documents; and times as text."""
 
 from __future__ import annotations
 

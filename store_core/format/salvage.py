@@ -26,8 +26,17 @@ import numpy as np
 from store_core.format.columnar.chain import Chain, Place, Run, Window, scan
 from store_core.format.columnar.spans import Heads, measure
 from store_core.format.layout import BLANK_SIZE, MAX_HEAD_SIZE, MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
-from store_core.format.record.record_head import head_reader, head_shape, read_sys_flag, store_timestamp
-from store_core.format.record.scan import RecordCheck, Scan, StopReason, follow_frames, frame_size
+from store_core.format.record.scan import (
+    RecordCheck,
+    Scan,
+    StopReason,
+    follow_frames,
+    frame_size,
+    head_reader,
+    head_shape,
+    read_sys_flag,
+    store_timestamp,
+)
 from store_core.format.segment_view import HEAD, SegmentView
 
 if TYPE_CHECKING:

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, Self
 import numpy as np
 
 from store_core.format.layout import BLANK_SIZE, MAX_HEAD_SIZE, MIN_RECORD_SIZE, MagicCode
-from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag
-from store_core.format.record.scan import Framing, RecordCheck, check_frame, frame_size, reach_of
+from store_core.format.record.scan import (
+    Framing,
+    RecordCheck,
+    check_frame,
+    frame_size,
+    head_shape,
+    reach_of,
+    read_frame,
+    read_sys_flag,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable

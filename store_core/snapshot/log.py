@@ -35,8 +35,7 @@ from store_core.files.store_kind import (
 from store_core.files.store_path import ConfiguredRoot, StorePaths, located, log_directories, nothing_at, places_of
 from store_core.files.url_path import UrlFile
 from store_core.format.columnar.spans import EntryLog
-from store_core.format.record.record_head import store_timestamp
-from store_core.format.record.scan import check_record
+from store_core.format.record.scan import check_record, store_timestamp
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable

@@ -13,7 +13,7 @@ from store_core.files.segment_source import Segment, open_segment
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.chain import Chain
-from store_core.format.record.record_head import store_timestamp
+from store_core.format.record.scan import store_timestamp
 from store_core.format.salvage import Damage, SalvageWalk
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import SegmentEnd, segment_ends

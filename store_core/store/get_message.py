@@ -15,7 +15,7 @@ from store_core.format.java import INT_BITS, wrap
 from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message
-from store_core.format.record.record_head import read_frame, store_timestamp
+from store_core.format.record.scan import read_frame, store_timestamp
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, CqExtUnit, is_ext_address

@@ -25,8 +25,7 @@ from store_core.format.columnar.chain import Place, scan
 from store_core.format.columnar.checksums import record_crcs
 from store_core.format.layout import field_position, head_dtype
 from store_core.format.properties import CRC_RESERVED
-from store_core.format.record.record_head import read_sys_flag
-from store_core.format.record.scan import StopReason, check_record
+from store_core.format.record.scan import StopReason, check_record, read_sys_flag
 from store_core.format.salvage import Damage, SalvageWalk
 from store_core.format.segment_view import SegmentView
 from tests.golden_stores import find_golden_store, unpack

@@ -41,8 +41,14 @@ from store_core.format.java import hash_code, parse_java_int
 from store_core.format.layout import CompressionType
 from store_core.format.properties import PropertyParser, decode_text, parse_properties
 from store_core.format.record.decode import decode_items, decode_message, unwrap_inner_batch
-from store_core.format.record.record_head import format_host, is_message_id, position_of_message_id
-from store_core.format.record.scan import Framing, Scan, follow_frames
+from store_core.format.record.scan import (
+    Framing,
+    Scan,
+    follow_frames,
+    format_host,
+    is_message_id,
+    position_of_message_id,
+)
 from store_core.format.release import RELEASES, Release
 from store_core.format.salvage import find_log_end
 from store_core.format.segment_view import SegmentView

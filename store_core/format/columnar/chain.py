@@ -23,8 +23,7 @@ import numpy as np
 
 from store_core.format.columnar.spans import Heads, gather, measure, sound_entries
 from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode, field_position, head_dtype
-from store_core.format.record.record_head import head_reader, read_frame
-from store_core.format.record.scan import Framing, Scan, StopReason, check_frame
+from store_core.format.record.scan import Framing, Scan, StopReason, check_frame, head_reader, read_frame
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -31,7 +31,7 @@ from store_core.format.layout import (
     TransactionType,
 )
 from store_core.format.properties import KEYS, TAGS, UNIQ_KEY, PropertyParser
-from store_core.format.record.record_head import format_host
+from store_core.format.record.scan import format_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -49,7 +49,7 @@ _OFFSET: Final = np.dtype(">i8")
 
 
 def host_column(heads: Heads, name: str) -> pa.StringArray:
-    """Return a host of all records as text, as `store_core.format.record.record_head.format_host` does for one.
+    """Return a host of all records as text, as `store_core.format.record.scan.format_host` does for one.
 
     A broker has one address and a log few producers, so each distinct host of the batch is formatted once.
 

@@ -19,8 +19,7 @@ from store_core.format.java import INT_BITS, hash_code, wrap
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode
 from store_core.format.properties import TAGS, PropertyParser, decode_text, parse_properties
 from store_core.format.record.decode import corrupt_record_error
-from store_core.format.record.record_head import head_reader, head_shape
-from store_core.format.record.scan import check_record
+from store_core.format.record.scan import check_record, head_reader, head_shape
 from store_core.format.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:

@@ -30,8 +30,16 @@ from store_core.format.properties import (
     parse_properties,
     to_utf8,
 )
-from store_core.format.record.record_head import format_host, message_id, read_sys_flag
-from store_core.format.record.scan import RecordCheck, RecordSpans, StopReason, body_crc, check_record
+from store_core.format.record.scan import (
+    RecordCheck,
+    RecordSpans,
+    StopReason,
+    body_crc,
+    check_record,
+    format_host,
+    message_id,
+    read_sys_flag,
+)
 from store_core.format.release import DEFAULT_RELEASE
 
 if TYPE_CHECKING:

@@ -43,8 +43,7 @@ from store_core.format.properties import (
     parse_decoded_properties,
     to_utf8,
 )
-from store_core.format.record.record_head import V4_BYTES, encode_host, message_id
-from store_core.format.record.scan import body_crc
+from store_core.format.record.scan import V4_BYTES, body_crc, encode_host, message_id
 from store_core.format.release import DEFAULT_RELEASE, rules_of
 from store_core.format.segment_room import blank_head, has_room
 

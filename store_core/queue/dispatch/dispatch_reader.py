@@ -11,7 +11,7 @@ import numpy as np
 from store_core.format.columnar.chain import Chain, Place, Run, chain
 from store_core.format.columnar.checksums import wrong_bodies
 from store_core.format.layout import BLANK_SIZE, MAX_HEAD_SIZE, V6_BITS, MagicCode
-from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag
+from store_core.format.record.scan import head_shape, read_frame, read_sys_flag
 from store_core.format.segment_view import Piece, SegmentView
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck, RequestBatch
 from store_core.queue.dispatch.rocketmq_check import REPUT, Strictness, check_message_and_return_size

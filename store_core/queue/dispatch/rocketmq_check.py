@@ -36,8 +36,7 @@ from store_core.format.properties import (
     parse_properties,
 )
 from store_core.format.record.delayed import SCHEDULE_TOPIC
-from store_core.format.record.record_head import head_reader, read_frame
-from store_core.format.record.scan import body_crc
+from store_core.format.record.scan import body_crc, head_reader, read_frame
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, MessageCheck
 
 if TYPE_CHECKING:

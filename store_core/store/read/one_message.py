@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
-from store_core.format.record.record_head import is_message_id
+from store_core.format.record.scan import is_message_id
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.option_table import NamedBy
 from store_core.store.read.read_messages import read_messages

@@ -14,7 +14,7 @@ from typing import Final, SupportsIndex, TypeAlias
 from store_core.errors import InvalidOptionError
 from store_core.files.storage import StorageSettings
 from store_core.format.columns import resolve_columns
-from store_core.format.record.record_head import is_message_id
+from store_core.format.record.scan import is_message_id
 from store_core.format.release import RELEASES, release_hint
 from store_core.format.words import hint_of
 from store_core.store.read.option_table import listed, parse_integer, refuse_list, refuse_value, shown_option

@@ -13,7 +13,7 @@ from store_core.files.storage import NO_SETTINGS, StorageSettings
 from store_core.format.columns import CORRUPT_RECORD, DEFAULT_COLUMNS, STORE, iso_time
 from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.properties import PropertyParser
-from store_core.format.record.record_head import position_of_message_id
+from store_core.format.record.scan import position_of_message_id
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.words import did_you_mean
 from store_core.snapshot.store import Store, stores_of

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from store_core.files.segment_source import Segment
 from store_core.format.columns import iso_time
 from store_core.format.layout import MAX_HEAD_SIZE, MIN_HEAD_SIZE, MagicCode
-from store_core.format.record.record_head import read_frame, store_timestamp
-from store_core.format.record.scan import StopReason, check_record
+from store_core.format.record.scan import StopReason, check_record, read_frame, store_timestamp
 from store_core.queue.dispatch.dispatch_reader import WindowReader
 from store_core.queue.dispatch.rocketmq_check import Strictness
 from store_core.snapshot.log_end import FoundEnd, segment_ends

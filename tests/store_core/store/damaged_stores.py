@@ -16,7 +16,7 @@ from store_core.errors import StoreError
 from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.store_lock import AbortFile
 from store_core.format.layout import BLANK_SIZE
-from store_core.format.record.record_head import read_frame
+from store_core.format.record.scan import read_frame
 from store_core.format.release import RELEASE_RULES
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.store.message_store_config import snake_case

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import InvalidOptionError
 from store_core.format.columnar.chain import Place
-from store_core.format.record.record_head import head_shape, read_frame, read_sys_flag, store_timestamp
-from store_core.format.record.scan import StopReason, check_record
+from store_core.format.record.scan import (
+    StopReason,
+    check_record,
+    head_shape,
+    read_frame,
+    read_sys_flag,
+    store_timestamp,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

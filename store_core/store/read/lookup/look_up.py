@@ -19,8 +19,7 @@ from store_core.files.names import INDEX_DIRECTORY
 from store_core.files.segment_source import Segment, segment_at
 from store_core.files.store_kind import has_queues
 from store_core.files.store_path import StorePaths, store_roots
-from store_core.format.record.record_head import head_reader
-from store_core.format.record.scan import check_frame
+from store_core.format.record.scan import check_frame, head_reader
 from store_core.queue.queue_path import refusal_of
 from store_core.snapshot.queues import Queues
 from store_core.snapshot.units import QueueDoubtError

@@ -30,7 +30,10 @@ from store_core.format.layout import (
 from store_core.format.message import MessageExt
 from store_core.format.properties import CRC_RESERVED, crc_property, parse_properties
 from store_core.format.record.decode import decode_message
-from store_core.format.record.record_head import (
+from store_core.format.record.scan import (
+    StopReason,
+    body_crc,
+    check_record,
     encode_host,
     format_host,
     head_reader,
@@ -40,7 +43,6 @@ from store_core.format.record.record_head import (
     read_sys_flag,
     store_timestamp,
 )
-from store_core.format.record.scan import StopReason, body_crc, check_record
 from tests import builders
 from tests.builders import BODY_AT, MAGIC_AT, SYS_FLAG_AT, Record
 from tests.golden_stores import find_golden_store, unpack
