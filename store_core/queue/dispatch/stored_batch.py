@@ -13,8 +13,7 @@ import pyarrow as pa
 from store_core.errors import CorruptRecordError
 from store_core.format.columnar.arrow_slices import binary_parts, number_queues, take_slices
 from store_core.format.columnar.java_hashes import SliceHashes, hash_slices, hashed_slices, positive_hashes
-from store_core.format.columnar.property_columns import split_key_column
-from store_core.format.columnar.property_spans import PropertyFinder, PropertySpans
+from store_core.format.columnar.property_columns import PropertyFinder, PropertySpans, split_key_column
 from store_core.format.columnar.spans import Heads, Spans, gather, measure
 from store_core.format.java import hash_code
 from store_core.format.layout import TRANSACTION_MASK, TransactionType

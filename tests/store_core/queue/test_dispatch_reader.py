@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from store_core import MessageStoreConfig
 from store_core.errors import CorruptRecordError
-from store_core.format.columnar import chain, checksums, property_spans
+from store_core.format.columnar import chain, checksums, property_columns
 from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch, encode_batch
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.record.encode import EncodeRules
@@ -62,7 +62,7 @@ def fast_paths_from_the_first_record() -> Iterator[None]:
     """Take every fast path, however little there is to read."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(dispatch_reader, "_FEW_BYTES", 0)
-        patch.setattr(property_spans, "_FEWEST_ROWS", 1)
+        patch.setattr(property_columns, "_FEWEST_ROWS", 1)
         yield
 
 
@@ -70,8 +70,8 @@ def fast_paths_from_the_first_record() -> Iterator[None]:
 def small_pieces() -> Iterator[None]:
     """Split logs as if they were large."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(property_spans, "_CUT_BYTES", 100)
-        patch.setattr(property_spans, "_BLOCK", 200)
+        patch.setattr(property_columns, "_CUT_BYTES", 100)
+        patch.setattr(property_columns, "_BLOCK", 200)
         patch.setattr(checksums, "_TOGETHER_BYTES", 1 << 11)
         yield
 

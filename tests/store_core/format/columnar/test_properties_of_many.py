@@ -11,14 +11,14 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from store_core.format.columnar import property_spans
+from store_core.format.columnar import property_columns
 from store_core.format.columnar.property_columns import (
     AlikeProperties,
     PropertyColumns,
+    PropertyFinder,
     split_key_column,
     without_names,
 )
-from store_core.format.columnar.property_spans import PropertyFinder
 from store_core.format.properties import PropertyParser, decode_text, first_property, parse_properties, split_keys
 from tests import strategies
 from tests.budgets import budget
@@ -43,9 +43,9 @@ rows_of_any_kind = alike | mixed | separators | st.builds(lambda one, other: one
 @pytest.fixture(scope="module", autouse=True)
 def layouts_from_the_first_string() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(property_spans, "_FEWEST_ROWS", 1)
-        patch.setattr(property_spans, "_BLOCK", 100)
-        patch.setattr(property_spans, "_CUT_BYTES", 60)
+        patch.setattr(property_columns, "_FEWEST_ROWS", 1)
+        patch.setattr(property_columns, "_BLOCK", 100)
+        patch.setattr(property_columns, "_CUT_BYTES", 60)
         yield
 
 
