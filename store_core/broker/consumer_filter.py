@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import FilterError
 from store_core.format.filter.message_selector import ExtUnit, TagSubscription, record_properties
-from store_core.format.filter.sql92_expression import Sql92Expression
+from store_core.format.filter.sql92_parser import Sql92Expression
 from store_core.format.java import INT_BITS, wrap
 from store_core.format.properties import RETRY_TOPIC, PropertyParser
 from store_core.format.record.delayed import RETRY_PREFIX

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from store_core.broker.config_file import ConfigManager, concurrent_map_order, initial_capacity
 from store_core.broker.consumer_filter import BloomFilter, BloomFilterData, ConsumerFilterData, calculate_bit_map
 from store_core.errors import FilterError
-from store_core.format.filter.sql92_expression import Sql92Expression
+from store_core.format.filter.sql92_parser import Sql92Expression
 from store_core.format.java import DEFAULT_CAPACITY
 from store_core.format.release import DEFAULT_RELEASE, Release, rules_of
 from store_core.snapshot.config import CONSUMER_FILTERS

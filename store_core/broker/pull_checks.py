@@ -23,7 +23,7 @@ from store_core.broker.subscription_group import (
     TopicConfigManager,
 )
 from store_core.errors import FilterError
-from store_core.format.filter.sql92_expression import Sql92Expression
+from store_core.format.filter.sql92_parser import Sql92Expression
 from store_core.format.properties import PropertyParser
 from store_core.format.release import Release, rules_of
 from store_core.snapshot.config import Permission, SubscriptionGroupConfig, TopicConfig

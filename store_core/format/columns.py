@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The columns of a message: one list for the Arrow schema, the DataFrame schema and the documents; and times as text."""
+"""The columns of a message: one list for Arrow's schema, the DataFrame schema and the documents; and times as text."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ from store_core.format.columnar.records import Records
 from store_core.format.columns import COLUMNS, STORE
 from store_core.format.compression import expand_body
 from store_core.format.filter.sql92_columns import evaluate_maps
-from store_core.format.filter.sql92_expression import Sql92Expression
+from store_core.format.filter.sql92_parser import Sql92Expression
 from store_core.format.java import hash_code, parse_java_int
 from store_core.format.layout import CompressionType
 from store_core.format.properties import PropertyParser, decode_text, parse_properties

@@ -17,7 +17,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.format.columns import MAP_TYPE
 from store_core.format.filter.sql92_columns import evaluate_maps
-from store_core.format.filter.sql92_expression import Sql92Expression
+from store_core.format.filter.sql92_parser import Sql92Expression
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from store_core.store.message_store_config import BrokerConfig
 from tests.store_core.fakes import SteadyClock

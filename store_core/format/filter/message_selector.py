@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, Final, Protocol, Self, runtime_checkable
 
 from store_core.errors import FilterError
-from store_core.format.filter.sql92_expression import Sql92Expression
+from store_core.format.filter.sql92_parser import Sql92Expression
 from store_core.format.filter.sql92_values import JAVA_BLANKS
 from store_core.format.java import INT_BITS, hash_code, wrap
 from store_core.format.layout import MIN_RECORD_SIZE, MagicCode

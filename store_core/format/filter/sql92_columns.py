@@ -3,7 +3,7 @@
 
 The program of the expression runs once, on columns instead of values. A column is a list of distinct values and, for
 each row, the number of its value; a step runs once per distinct value, or per distinct pair of values, with the same
-functions with which `store_core.format.filter.sql92_expression` evaluates one message. Truths have four values: True,
+functions with which `store_core.format.filter.sql92_parser` evaluates one message. Truths have four values: True,
 False, null, and failed.
 
 For a property and a literal, operations on a column of strings by Arrow and numpy save the search for distinct values.
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.format.filter.sql92_expression import Sql92Expression
+    from store_core.format.filter.sql92_parser import Sql92Expression
     from store_core.format.filter.sql92_values import Value
 
     _Mask = npt.NDArray[np.bool_]

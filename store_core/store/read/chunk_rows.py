@@ -18,7 +18,7 @@ from store_core.format.columnar.decode_batch import DecodedBatch, Decoding, Faul
 from store_core.format.columnar.records import Records
 from store_core.format.columns import CORRUPT_RECORD, STORE
 from store_core.format.filter.sql92_columns import evaluate_maps
-from store_core.format.filter.sql92_expression import Sql92Expression, failure_of
+from store_core.format.filter.sql92_parser import Sql92Expression, failure_of
 from store_core.format.layout import TRANSACTION_MASK, TransactionType
 from store_core.format.words import agreeing, counted
 from store_core.store.read.option_values import checked_text

@@ -22,8 +22,7 @@ from hypothesis import strategies as st
 from store_core.errors import FilterError
 from store_core.format.columns import MAP_TYPE
 from store_core.format.filter.sql92_columns import Verdicts, evaluate_columns, evaluate_maps, property_columns
-from store_core.format.filter.sql92_expression import Sql92Expression, failure_of
-from store_core.format.filter.sql92_parser import MOST_CHARACTERS
+from store_core.format.filter.sql92_parser import MOST_CHARACTERS, Sql92Expression, failure_of
 from store_core.format.filter.sql92_values import Long, Value, equal, greater, less, negate
 
 if TYPE_CHECKING:
