@@ -29,9 +29,9 @@ from store_core.format.columnar.records import Records
 from store_core.format.columns import DEFAULT_COLUMNS, arrow_schema
 from store_core.format.layout import BLANK_SIZE, V6_BITS
 from store_core.format.properties import CRC_RESERVED
+from store_core.format.record.encode import blank_head, fill_segments
 from store_core.format.record.scan import StopReason
 from store_core.format.salvage import CandidateFinder, Damage, SalvageWalk
-from store_core.format.segment_room import blank_head, fill_segments
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import SegmentEnd, segment_ends
 from store_core.store.compared_log import without_overlap

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Encoding of one message as one record: the readable definition of correct writing.
+"""Encoding of one message as one record, the readable definition of correct writing; and where records have room.
 
 `encode_message` and `encode_members` build the bytes outside the put lock, with zeros for position, index and store
 time; `do_append` fills these in, inside the lock, and copies the records into their file.
 `store_core.format.columnar.encode_batch` encodes many messages at once and must agree with this module.
+
+A record is in one segment, and after it there is always room for the head of a blank record. `place_records` is the
+definition, for one record after the other; `fill_segments` returns the same places for many records at once.
 
 RocketMQ: ``MessageExtEncoder`` (5.3.3), ``CommitLog`` (4.x), ``CommitLog.DefaultAppendMessageCallback.doAppend``.
 """
@@ -16,8 +19,11 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
+import numpy as np
+
 from store_core.errors import InvalidOptionError
 from store_core.format.layout import (
+    BLANK_SIZE,
     HOST_V4,
     HOST_V6,
     MESSAGE_HEAD,
@@ -45,10 +51,11 @@ from store_core.format.properties import (
 )
 from store_core.format.record.scan import V4_BYTES, body_crc, encode_host, message_id
 from store_core.format.release import DEFAULT_RELEASE, rules_of
-from store_core.format.segment_room import blank_head, has_room
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
+
+    import numpy.typing as npt
 
     from store_core.format.release_rules import ReleaseRules
 
@@ -409,3 +416,77 @@ def _refuse_member(rules: EncodeRules, properties: int, record: int) -> Refusal 
         reason = f"a member of {record} bytes, at most {rules.max_message_size} are allowed"
         return Refusal(PutMessageStatus.MESSAGE_ILLEGAL, reason)
     return None
+
+
+_BLANK: Final = struct.Struct(">ii")
+
+
+def room_for_records(room: int) -> int:
+    """Return how many bytes of records fit into the last `room` bytes of a segment; negative if no blank fits."""
+    return room - BLANK_SIZE
+
+
+def has_room(size: int, room: int) -> bool:
+    """Return whether records of `size` bytes fit into a segment with `room` bytes left."""
+    return size <= room_for_records(room)
+
+
+def blank_head(room: int) -> bytes:
+    """Return the bytes that close a segment with `room` bytes left.
+
+    That is the head of a blank record that spans all of them: RocketMQ, too, writes no more since 4.9.1. No writer
+    leaves fewer bytes than a head; in a foreign file that does, they become zeros.
+    """
+    return _BLANK.pack(room, MagicCode.BLANK) if room >= BLANK_SIZE else bytes(room)
+
+
+def place_records(sizes: Iterable[int], room: int, segment_size: int) -> list[tuple[int, int]]:
+    """Place records one after the other.
+
+    * `sizes`: Bytes of each record.
+    * `room`: Bytes left in the segment in which the log ends; 0 without one.
+    * `segment_size`: Bytes of each segment after that.
+
+    Returns: For each record the number of its segment, 0 for the one with `room` bytes left, and its position there, in
+    bytes from the segment's start; in segment 0 from the end of the log. A segment that is followed by another is
+    closed by `blank_head`.
+    """
+    segment = position = 0
+    places = []
+    for row, size in enumerate(sizes):
+        if not has_room(size, room):
+            segment, position, room = segment + 1, 0, segment_size
+            if not has_room(size, room):
+                raise _too_large(row, size, segment_size)
+        places.append((segment, position))
+        position += size
+        room -= size
+    return places
+
+
+def fill_segments(starts: npt.NDArray[np.int64], room: int, segment_size: int) -> Iterator[slice]:
+    """Yield the records that go to each segment; equal to `place_records`.
+
+    * `starts`: int64, shape (n + 1,): where each record begins if they are placed back to back, and where the last one
+      ends.
+
+    Yields: Rows that are placed back to back: first those in the segment with `room` bytes left, which may be empty,
+    then those in each segment after it.
+    """
+    row, count = 0, starts.size - 1
+    while True:
+        stop = int(np.searchsorted(starts, starts[row] + room_for_records(room), side="right")) - 1
+        stop = max(stop, row)
+        yield slice(row, stop)
+        if stop == count:
+            return
+        row, room = stop, segment_size
+        if not has_room(size := int(starts[row + 1] - starts[row]), room):
+            raise _too_large(row, size, segment_size)
+
+
+def _too_large(row: int, size: int, segment_size: int) -> InvalidOptionError:
+    return InvalidOptionError(
+        f"record {row} has {size} bytes: expected at most {room_for_records(segment_size)}, for which a segment of "
+        f"{segment_size} bytes has room; leave it out, or write to a store with larger segments"
+    )

@@ -30,8 +30,14 @@ from store_core.format.properties import (
 )
 from store_core.format.record.decode import decode_items
 from store_core.format.record.delayed import delay_level, may_be_delayed, to_schedule_topic, with_properties
-from store_core.format.record.encode import EncodedRecords, Refusal, encode_members, encode_message, stored_properties
-from store_core.format.segment_room import room_for_records
+from store_core.format.record.encode import (
+    EncodedRecords,
+    Refusal,
+    encode_members,
+    encode_message,
+    room_for_records,
+    stored_properties,
+)
 from store_core.queue.queue_path import has_lists, is_light, split_names
 from store_core.store.put.put_result import PutMessageResult
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError
 from store_core.format.columnar.chain import Place
+from store_core.format.record.encode import blank_head, fill_segments, has_room, place_records, room_for_records
 from store_core.format.record.scan import StopReason
 from store_core.format.salvage import LogEnd, find_log_end, find_tail_end
-from store_core.format.segment_room import blank_head, fill_segments, has_room, place_records, room_for_records
 from store_core.format.segment_view import SegmentView
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder, Record
 from tests.segment import windowed

@@ -17,7 +17,7 @@ import pytest
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.format.columnar.encode_batch import encode_batch
-from store_core.format.segment_room import place_records
+from store_core.format.record.encode import place_records
 from store_core.queue import index_file
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.index_service import IndexService
