@@ -16,7 +16,7 @@ import numpy as np
 from store_core.errors import SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.file_system import FileStatus, FileSystem, is_directory, not_a_file
-from store_core.files.local_bytes import LocalBytes
+from store_core.files.segment_source import LocalBytes
 
 if TYPE_CHECKING:
     from collections.abc import Callable

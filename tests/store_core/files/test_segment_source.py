@@ -17,9 +17,8 @@ from hypothesis import strategies as st
 
 from store_core.errors import SegmentVanishedError, StoreAccessError, StoreError, StoreNotFoundError
 from store_core.files import remote_bytes
-from store_core.files.local_bytes import LocalBytes
 from store_core.files.remote_bytes import RemoteBytes, RemoteFile, RemoteReader
-from store_core.files.segment_source import Segment, open_segment
+from store_core.files.segment_source import LocalBytes, Segment, open_segment
 from store_core.files.storage import NO_SETTINGS, Attempts, StorageSettings, parse_url
 from tests.budgets import budget
 from tests.object_store import BUCKET, Faults, ObjectStore

@@ -13,8 +13,7 @@ from store_core.files.file_system import OpenFile, OsFileSystem
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.files.local_bytes import LocalBytes
-    from store_core.files.segment_source import Segment
+    from store_core.files.segment_source import LocalBytes, Segment
 
 
 @pytest.fixture
