@@ -11,8 +11,8 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
+from store_core.files.mapped_file import file_name_of, offset_of
 from store_core.files.names import DANGLING, TO_EXPAND, is_compressed_segment, twin_note
-from store_core.files.segment_file import file_name_of, offset_of
 from store_core.format.java import hash_map_capacity, hash_map_order
 from store_core.format.release import DEFAULT_RELEASE, rules_of
 

@@ -27,7 +27,7 @@ CQ_STORE_UNIT_SIZE: Final = UNIT_DTYPE.itemsize
 """Bytes of a unit (RocketMQ: ``ConsumeQueue.CQ_STORE_UNIT_SIZE``)."""
 
 UNIT_SEAL: Final = field_position(UNIT_DTYPE, "store_size") + UNIT_DTYPE["store_size"].itemsize
-"""Bytes of a unit that are written last (`store_core.files.segment_file.SegmentFile`): without a size it is no unit.
+"""Bytes of a unit that are written last (`store_core.files.mapped_file.SegmentFile`): without a size it is no unit.
 
 A page may end before or within a unit's tags code: a process killed there would leave a unit with wrong tags.
 """

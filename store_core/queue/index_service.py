@@ -11,7 +11,7 @@ from threading import RLock
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
-from store_core.files.segment_file import offset_of
+from store_core.files.mapped_file import offset_of
 from store_core.format.columns import iso_time
 from store_core.queue.index_file import IndexFile
 from store_core.queue.index_format import IndexEntries, MessageKeys, index_file_size

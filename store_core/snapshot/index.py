@@ -12,8 +12,8 @@ import numpy as np
 from store_core.errors import WITHOUT_SEGMENT, SegmentLayoutError, SegmentVanishedError
 from store_core.files.access import explained_access
 from store_core.files.file_system import FileSystem, OpenFile, OsFileSystem, names_in
+from store_core.files.mapped_file import offset_of
 from store_core.files.names import INDEX_DIRECTORY
-from store_core.files.segment_file import offset_of
 from store_core.files.url_path import UrlFile, UrlPath
 from store_core.queue.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE, IndexHeader, index_file_size
 from store_core.queue.queue_path import QueueRules

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.errors import StoreError
 from store_core.files.file_system import FileSystem, write_all
-from store_core.files.segment_file import file_name_of
+from store_core.files.mapped_file import file_name_of
 from store_core.format.record.encode import blank_head, has_room
 from store_core.snapshot.config import REWOUND
 

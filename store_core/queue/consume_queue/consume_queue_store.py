@@ -11,9 +11,9 @@ import numpy as np
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, UnsupportedStoreError
 from store_core.files.file_system import names_in
+from store_core.files.mapped_file import MAX_OPEN_QUEUES, OpenFiles
 from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT
 from store_core.files.overlay_file_system import OverlayFileSystem
-from store_core.files.segment_file import MAX_OPEN_QUEUES, OpenFiles
 from store_core.files.store_kind import StoreUse, check_store_kind, queue_database
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits, QueueServices
@@ -53,7 +53,7 @@ class ConsumeQueueStore:
     """All queues of a store (RocketMQ 5.x: ``ConsumeQueueStore``; before: ``DefaultMessageStore.consumeQueueTable``).
 
     One thread puts; others look queues up and read them at the same time. However many queues there are, few have their
-    files open: get a queue for each use, and do not keep it, see `store_core.files.segment_file`.
+    files open: get a queue for each use, and do not keep it, see `store_core.files.mapped_file`.
 
     * `root`: The store's root; queues lie below it in ``consumequeue``, ``batchconsumequeue`` and ``consumequeue_ext``.
     * `on_put`: Called with store timestamp (ms) and physical offset of each record that was put; for a batch with those

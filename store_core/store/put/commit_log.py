@@ -16,8 +16,8 @@ from store_core.files.flush import (
     GroupCommitService,
     Pace,
 )
+from store_core.files.mapped_file import MAX_OPEN_SEGMENTS
 from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
-from store_core.files.segment_file import MAX_OPEN_SEGMENTS
 from store_core.format.columnar.encode_batch import EncodedBatch, encode_batch
 from store_core.format.message import Message, PutMessageStatus
 from store_core.format.record.encode import Refusal

@@ -17,8 +17,8 @@ import numpy as np
 from store_core.files.access import naming
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import FileSystem, write_all
+from store_core.files.mapped_file import file_name_of
 from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, QUEUE_KINDS
-from store_core.files.segment_file import file_name_of
 from store_core.format.layout import MIN_RECORD_SIZE
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits, QueueServices

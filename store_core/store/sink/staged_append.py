@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from store_core.files.file_system import FileSystem, OpenFile, write_all
-from store_core.files.segment_file import file_name_of
+from store_core.files.mapped_file import file_name_of
 from store_core.files.service_thread import WorkerThread
 from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch
 from store_core.format.crc32 import crc32

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.files.clock import SystemClock
-from store_core.files.mapped_file import TransientStorePool, anonymous_memory
+from store_core.files.mapped_file import TransientStorePool, anonymous_memory, file_name_of
 from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
-from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
 
 if TYPE_CHECKING:

@@ -11,8 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import SegmentLayoutError
-from store_core.files.mapped_file import OS_PAGE_SIZE, RECORD_SEAL, MappedFile, TransientStorePool, commit_steps
-from store_core.files.segment_file import file_name_of, offset_of
+from store_core.files.mapped_file import (
+    OS_PAGE_SIZE,
+    RECORD_SEAL,
+    MappedFile,
+    TransientStorePool,
+    commit_steps,
+    file_name_of,
+    offset_of,
+)
 from store_core.format.message import AppendMessageResult, AppendMessageStatus
 
 if TYPE_CHECKING:

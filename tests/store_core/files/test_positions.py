@@ -11,9 +11,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from store_core.files.mapped_file import MappedFile, TransientStorePool
+from store_core.files.mapped_file import MappedFile, TransientStorePool, file_name_of
 from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
-from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
 from store_core.format.message import AppendMessageResult, AppendMessageStatus
 from tests.budgets import budget

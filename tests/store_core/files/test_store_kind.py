@@ -14,8 +14,8 @@ import pytest
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
+from store_core.files.mapped_file import file_name_of
 from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
-from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
 from store_core.files.store_kind import StoreUse, check_is_root, check_store_kind, queue_database
 from store_core.files.store_path import ConfiguredRoot, lock_places, log_directories, meant_log, roots_to_lock

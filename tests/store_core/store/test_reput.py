@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from store_core import BrokerConfig, DefaultMessageStore, SegmentLayoutError
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.mapped_file import file_name_of
 from store_core.files.mapped_file_queue import MappedFileQueue
-from store_core.files.segment_file import file_name_of
 from store_core.files.segment_paths import SegmentPaths
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.queue.queue_path import QueueRules

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
 from store_core.files.file_system import OpenFile, OsOpenFile
-from store_core.files.segment_file import MAX_OPEN_QUEUES
+from store_core.files.mapped_file import MAX_OPEN_QUEUES
 from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
