@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.files.file_system import OsFileSystem
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_listing import SegmentPaths
 from store_core.format.message import Message, PutMessageStatus
 from store_core.format.properties import PropertyMap
 from store_core.store.message_store_config import MessageStoreConfig

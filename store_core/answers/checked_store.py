@@ -12,7 +12,7 @@ from store_core.answers.delay_states import stray_timers
 from store_core.errors import CorruptRecordError, SegmentLayoutError, UnsupportedStoreError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.names import CHECKPOINT_FILE
-from store_core.files.segment_paths import list_for_loading
+from store_core.files.segment_listing import list_for_loading
 from store_core.files.store_kind import queue_database
 from store_core.files.store_path import log_directories
 from store_core.format.columns import iso_time

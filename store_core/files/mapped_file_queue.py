@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.files.access import in_words, is_access_error
 from store_core.files.mapped_file import MappedFile, OpenFiles, TransientStorePool
-from store_core.files.segment_paths import SegmentPaths, list_for_loading
+from store_core.files.segment_listing import SegmentPaths, list_for_loading
 from store_core.files.service_thread import ServiceThread
 from store_core.format.release import DEFAULT_RELEASE
 

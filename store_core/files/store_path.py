@@ -16,7 +16,7 @@ from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
 from store_core.files.access import access_error
 from store_core.files.file_system import FileSystem, OsFileSystem, names_in
 from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONSUME_QUEUE, NAME_RULE, SCHEME, is_archive
-from store_core.files.segment_paths import LOG_OPTION, SegmentPaths
+from store_core.files.segment_listing import LOG_OPTION, SegmentPaths
 from store_core.files.storage import NO_SETTINGS, StorageSettings, parse_url
 from store_core.files.store_kind import check_is_no_url, dledger_logs, has_queues, is_root, path_exists, root_of_member
 from store_core.files.url_path import UrlPath

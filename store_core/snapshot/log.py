@@ -17,8 +17,7 @@ from store_core.files.access import explained_access
 from store_core.files.archive_listing import archive_at, archive_segments
 from store_core.files.file_system import OsFileSystem
 from store_core.files.names import COMMIT_LOG, archive_error, compressed_error, is_archive, twin_note
-from store_core.files.segment_listing import refuse_other_file, segments_in, single_file
-from store_core.files.segment_paths import is_all_zeros
+from store_core.files.segment_listing import is_all_zeros, refuse_other_file, segments_in, single_file
 from store_core.files.segment_source import Segment, SegmentBytes, expanded_size, open_segment, segment_at
 from store_core.files.store_kind import (
     MEMBER_DATA,

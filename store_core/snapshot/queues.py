@@ -18,7 +18,7 @@ from store_core.files.access import explained_access
 from store_core.files.file_system import FileSystem, OpenFile, OsFileSystem, names_in
 from store_core.files.mapped_file import offset_of
 from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, advice_on_name, start_offset_of, why_no_segment
-from store_core.files.segment_paths import list_for_loading
+from store_core.files.segment_listing import list_for_loading
 from store_core.files.segment_source import unseen_error
 from store_core.files.store_kind import queue_database
 from store_core.files.url_path import UrlPath

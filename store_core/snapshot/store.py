@@ -498,7 +498,7 @@ def _configured_log(config: MessageStoreConfig | str | os.PathLike[str] | None) 
     """Return the real paths of the directories of a configured log."""
     if config is None:
         return frozenset()
-    from store_core.files.segment_paths import SegmentPaths  # noqa: PLC0415 -- as above
+    from store_core.files.segment_listing import SegmentPaths  # noqa: PLC0415 -- as above
     from store_core.store.store_layout import config_of  # noqa: PLC0415 -- see the import contract
 
     said = config_of(config)

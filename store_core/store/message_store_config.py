@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, TypeAlias, get_args
 
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreNotFoundError
 from store_core.files.access import kind_of_file
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_listing import SegmentPaths
 from store_core.files.store_kind import path_exists
 from store_core.files.store_path import ChosenPaths
 from store_core.format.record.delayed import parse_delay_levels

@@ -14,7 +14,7 @@ from store_core.errors import InvalidOptionError, StoreNotFoundError, Unsupporte
 from store_core.files.access import explained_access
 from store_core.files.file_system import FileSystem, OsFileSystem, names_in
 from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, start_offset_of
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_listing import SegmentPaths
 from store_core.files.store_kind import (
     MEMBER_PREFIX,
     StoreUse,

@@ -31,7 +31,7 @@ from store_core import DefaultMessageStore, Message, MessageStoreConfig
 from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file_queue import AllocateMappedFileService
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_listing import SegmentPaths
 from store_core.store.put.commit_log import CommitLog
 from tests.benchmarks.measure import Timing, report_speed
 from tests.benchmarks.spark import CONF, bench_session, settings_of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.files.mapped_file_queue import MappedFileQueue
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_listing import SegmentPaths
 from store_core.format.layout import CONSUME_QUEUE_EXT_UNIT, unit_dtype
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
-    from store_core.files.segment_paths import SegmentPaths
+    from store_core.files.segment_listing import SegmentPaths
 
 
 _MS: Final = 1000.0

@@ -13,7 +13,7 @@ import pytest
 from store_core.files.clock import SystemClock
 from store_core.files.mapped_file import TransientStorePool, anonymous_memory, file_name_of
 from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_listing import SegmentPaths
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -20,7 +20,7 @@ from store_core.files.flush import (
 )
 from store_core.files.mapped_file import TransientStorePool
 from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_listing import SegmentPaths
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.commit_log import _commit_pace, _flush_pace

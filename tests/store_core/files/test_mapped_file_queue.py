@@ -15,7 +15,7 @@ from store_core.errors import SegmentLayoutError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file import file_name_of
 from store_core.files.mapped_file_queue import MappedFileQueue
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_listing import SegmentPaths
 from store_core.store.clean import ExpiryRule, delete_expired_file_by_time
 
 if TYPE_CHECKING:

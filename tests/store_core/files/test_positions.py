@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from store_core.files.mapped_file import MappedFile, TransientStorePool, file_name_of
 from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_listing import SegmentPaths
 from store_core.format.message import AppendMessageResult, AppendMessageStatus
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock, FaultyFileSystem

@@ -16,7 +16,7 @@ from store_core.errors import InvalidOptionError, SegmentLayoutError, Unsupporte
 from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file import file_name_of
 from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_listing import SegmentPaths
 from store_core.files.store_kind import StoreUse, check_is_root, check_store_kind, queue_database
 from store_core.files.store_path import ConfiguredRoot, lock_places, log_directories, meant_log, roots_to_lock
 from store_core.snapshot.log import Log

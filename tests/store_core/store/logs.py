@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_listing import SegmentPaths
 from store_core.format.columnar.chain import scan
 from store_core.format.message import Message, MessageExt
 from store_core.format.record.decode import decode_message

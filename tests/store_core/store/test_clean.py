@@ -14,7 +14,7 @@ import pytest
 
 from store_core.errors import InvalidOptionError
 from store_core.files.clock import SystemClock
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_listing import SegmentPaths
 from store_core.format.message import PutMessageStatus
 from store_core.format.release import rules_of
 from store_core.store.clean import (

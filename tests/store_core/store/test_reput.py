@@ -19,7 +19,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file import file_name_of
 from store_core.files.mapped_file_queue import MappedFileQueue
-from store_core.files.segment_paths import SegmentPaths
+from store_core.files.segment_listing import SegmentPaths
 from store_core.queue.dispatch.rocketmq_check import check_message_and_return_size
 from store_core.queue.queue_path import QueueRules
 from store_core.store.reput import FlushCheckpointService, FlushConsumeQueueService, ReputMessageService
