@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A segment that is written here."""
+"""A segment that is written here, and its file: created, synced and mapped, with a defined state after failures."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One segment file, opened for reading; one that is compressed is expanded once into a temporary file."""
+"""One segment file, opened for reading by `pread`; one that is compressed is expanded once into a temporary file."""
 
 from __future__ import annotations
 

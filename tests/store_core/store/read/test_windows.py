@@ -15,8 +15,7 @@ import pytest
 
 from store_core import CorruptRecordError, ReadOptions, plan_ranges, read_messages, read_range
 from store_core.errors import SegmentVanishedError, StoreAccessError
-from store_core.files import local_bytes
-from store_core.files.segment_source import Segment, open_segment
+from store_core.files.segment_source import LocalBytes, Segment, open_segment
 from store_core.format import salvage
 from store_core.format.columnar import chain
 from store_core.store.read import message_reader
@@ -69,9 +68,9 @@ def check_equal(root: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> 
 def noted_chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Take small windows, and return how many bytes were asked for at once from now on."""
     sizes: list[int] = []
-    chunk = local_bytes.LocalBytes.chunk
+    chunk = LocalBytes.chunk
 
-    def noted(self: local_bytes.LocalBytes, begin: int, end: int) -> npt.NDArray[np.uint8]:
+    def noted(self: LocalBytes, begin: int, end: int) -> npt.NDArray[np.uint8]:
         sizes.append(end - begin)
         return chunk(self, begin, end)
 
@@ -79,7 +78,7 @@ def noted_chunks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     monkeypatch.setattr(chain, "_LARGEST", 1 << 12)
     for name in ("_LONGEST_WINDOW", "_FIRST_CHUNK", "_SEARCH_CHUNK", "_BLOCK"):
         monkeypatch.setattr(salvage, name, 1 << 12)
-    monkeypatch.setattr(local_bytes.LocalBytes, "chunk", noted)
+    monkeypatch.setattr(LocalBytes, "chunk", noted)
     return sizes
 
 
