@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The segment files of one directory, of the directories of one queue, or given by name; what other files of a store are."""
+"""The segment files of a directory, of the directories of one queue, or given by name; and what other files are."""
 
 from __future__ import annotations
 

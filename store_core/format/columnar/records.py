@@ -97,7 +97,7 @@ def _format(host: bytes) -> str:
 
 
 def _message_ids(heads: npt.NDArray[np.void]) -> pa.StringArray:
-    """Return the offset message ids of records, as `record_head.message_id` does for one."""
+    """Return the offset message ids of records, as `scan.message_id` does for one."""
     hosts, offsets = _packed(heads["store_host"]), heads["physical_offset"].copy().view(np.uint8)
     table = np.hstack([hosts, offsets.reshape(heads.size, _OFFSET.itemsize)])
     digits = table.tobytes().hex().upper().encode()
