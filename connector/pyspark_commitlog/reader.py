@@ -93,8 +93,6 @@ class CommitLogReader(DataSourceReader):
 
         Called on an executor, once for each task and again when the task is retried, in a Python process that goes on
         to the next task. Batches reach the JVM as they are, unsplit.
-
-        Yields: Of the DataFrame's schema; none if there is no message.
         """
         if not isinstance(partition, CommitLogPartition):
             return

@@ -41,10 +41,8 @@ class ViewRead:
         view, paths, texts = GivenOptions.of(options)
         texts = absolute_times(paths, texts)
         times = SessionTimes.of({name: text for name, text in texts.items() if name != "columns"})
-        if times is None:
-            parsed = ViewOptions.parse(view, **texts)
-        else:
-            parsed = ViewOptions.parse(view, **{**texts, "time_zone": _ANY_ZONE})
+        parsed = ViewOptions.parse(view, **(texts if times is None else {**texts, "time_zone": _ANY_ZONE}))
+        if times is not None:
             parsed = replace(parsed, read=times.for_planning())
         return cls(paths, parsed, parsed.columns if "columns" in texts else None, times)
 
@@ -98,10 +96,7 @@ class ViewReader(DataSourceReader):
         return [ViewPartition(part, options.log_end, options.read.store_name) for part, options in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Read one part; called on an executor, once for each task and again when it is retried.
-
-        Yields: Of the DataFrame's schema.
-        """
+        """Read one part; called on an executor, once for each task and again when it is retried."""
         if not isinstance(partition, ViewPartition):
             return  # Spark's stand-in for an empty list of partitions
         try:

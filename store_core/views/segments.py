@@ -97,10 +97,7 @@ class SegmentsPart:
 
 
 def plan(store: Store, options: ViewOptions) -> list[SegmentsPart]:
-    """List the segments, and find the one that the log ends in if that is asked for.
-
-    Raises `StoreNotFoundError`: If there is no segment.
-    """
+    """List the segments, and find the one that the log ends in if that is asked for; no segment is an error."""
     log = store.asked_log
     if log.segments[0].archive:
         raise archive_error(places_of(store.paths)[0])

@@ -403,6 +403,7 @@ def test_a_batch_that_fails_leaves_nothing_and_is_tried_again_after_a_restart(qu
 
     assert "row 1 of partition 0 can't be a message" in text
     assert ["a"] == query.bodies
+    assert [] == list((query.writer.root / "commitlog-sink" / "staged").iterdir())
 
 
 @pytest.mark.spark

@@ -263,10 +263,7 @@ class RowEncoder:
         self.refused: list[RefusedRow] = []
 
     def encode(self, batch: pa.RecordBatch) -> Iterator[StagedBatch]:
-        """Encode a batch of rows.
-
-        Yields: One, unless rows are left out, or they are large in total.
-        """
+        """Encode a batch of rows: as one, unless rows are left out, or they are large in total."""
         if not batch.num_rows:
             return
         rows = self._rows(batch)

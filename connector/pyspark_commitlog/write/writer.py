@@ -107,9 +107,13 @@ class WriteJob:
             return self._count(batches, encoder, partition)
         attempt = f"{partition:05d}-{attempt_id}"
         sink = self._sink()
-        # Of a stream, Spark plans each batch once for its tasks and once for its commit, which knows the first by what
-        # the tasks report: of a job that none of them reports nobody would delete the directory.
-        directory = sink.claim(self.job, self.owner, attempt) if self.is_stream else sink.claimed(self.job)
+        if self.is_stream:
+            # Spark plans each batch once for its tasks and once for its commit, which knows the first by what the
+            # tasks report; what a job leaves that none of them reports, the query's next batch deletes.
+            owner = json.dumps(json.loads(self.owner) | {"query": query_id})
+            directory = sink.claim(self.job, owner, attempt)
+        else:
+            directory = sink.claimed(self.job)
         keep_freed_memory()
         rules = None if self.options.rebuild == "none" else self._queue_rules()
         encoded = (each for batch in batches for each in encoder.encode(batch))
@@ -267,12 +271,7 @@ def check_place(options: WriteOptions) -> None:
         check_target(options.root, options.config, OsFileSystem(), is_dry=options.dry_run)
 
 
-class CommitLogWriter(DataSourceArrowWriter):
-    """Appends a DataFrame to a store: all of its rows, or none.
-
-    Made beside the driver before any task runs, and pickled to the tasks and to the commit.
-    """
-
+class _TaskWriter:
     def __init__(self, job: WriteJob) -> None:
         self._job = job
 
@@ -280,6 +279,13 @@ class CommitLogWriter(DataSourceArrowWriter):
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of a partition. Called in every task, again when it is retried."""
         return self._job.run(iterator)
+
+
+class CommitLogWriter(_TaskWriter, DataSourceArrowWriter):
+    """Appends a DataFrame to a store: all of its rows, or none.
+
+    Made beside the driver before any task runs, and pickled to the tasks and to the commit.
+    """
 
     @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -322,11 +328,7 @@ def reported(write: Callable[[Mapping[str, str]], None], given: Mapping[str, str
 
 
 def plan_stream(options: WriteOptions, schema: StructType, *, overwrite: bool) -> WriteJob:
-    """Check a streaming write before any task runs.
-
-    Raises `InvalidOptionError`: If options, columns and the store do not fit together, or the output mode is not
-    ``append``.
-    """
+    """Check a streaming write before any task runs; its output mode has to be ``append``."""
     if overwrite or options.overwrite_store:
         raise InvalidOptionError("a stream is appended: use outputMode('append'), without option overwriteStore")
     if options.dry_run:
@@ -341,21 +343,13 @@ def plan_stream(options: WriteOptions, schema: StructType, *, overwrite: bool) -
     return replace(plan_write(options, schema, overwrite=False), is_stream=True)
 
 
-class CommitLogStreamWriter(DataSourceStreamArrowWriter):
+class CommitLogStreamWriter(_TaskWriter, DataSourceStreamArrowWriter):
     """Appends each batch of a streaming query: all of its rows, once.
 
     Spark makes one for the tasks of each batch and another one for its commit, so what the commit needs to know comes
     with the messages of the tasks. That includes the query's id: a batch that was committed before a restart is
     recognised by id and number, see `store_core.store.sink.commit`.
     """
-
-    def __init__(self, job: WriteJob) -> None:
-        self._job = job
-
-    @without_traceback
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Stage the rows of a partition. Called in every task, again when it is retried."""
-        return self._job.run(iterator)
 
     @without_traceback
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 -- Spark's name

@@ -9,6 +9,7 @@ import logging
 import os
 import re
 import shutil
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -34,6 +35,7 @@ _REMOVED: Final = ".removed"
 _JOB: Final = re.compile(r"job-[0-9a-f]{32}(\.removed)?")
 _OWNER: Final = "owner.json"
 _LONGEST_OWNER: Final = 4096
+_NO_OWNER: Final = (ValueError, KeyError, TypeError, RecursionError)
 
 
 class SinkDirectory:
@@ -56,11 +58,19 @@ class SinkDirectory:
         return self.staging / job
 
     def claim(self, job: str, owner: str, attempt: str) -> Path:
-        """Create a job's directory with a note of its owner; any of its tasks may be the first to do so."""
+        """Create a job's directory with a note of its owner; any of its tasks may be the first to do so.
+
+        Of a streaming query, the first one deletes what earlier batches left: if none of a batch's tasks has reported,
+        the driver can't say which directory is its.
+        """
         heal(self.root, self._file_system)  # a directory in the place of a store that was being swapped would hide it
         directory = self.job_path(job)
         self._file_system.make_directories(directory)
         if self._file_system.status(directory / _OWNER) is None:
+            for path in self._jobs(self.staging):
+                if _is_earlier(self._owner_of(path), owner):
+                    with suppress(OSError):  # another task deletes it
+                        self.remove(path)
             partial = directory / f"owner-{attempt}.partial"
             write_file(partial, owner.encode(), self._file_system)
             self._file_system.rename(partial, directory / _OWNER)
@@ -75,9 +85,9 @@ class SinkDirectory:
         if self._file_system.status(directory) is None:
             raise StoreNotFoundError(
                 f"{directory}, in which the driver has made room for the records of this job, does not exist for a "
-                f"worker on {os.uname().nodename}: either the job has been aborted, or this worker does not see the "
-                f"driver's {self.staging}. Every worker has to see it under that path: mount it there, or set "
-                f"stagingDir to a directory that all of them see"
+                f"worker on {os.uname().nodename}: the job has been aborted, or another one has replaced the store, or "
+                f"this worker does not see the driver's {self.staging}. Run the job again. Every worker has to see it "
+                f"under that path: mount it there, or set stagingDir to a directory that all of them see"
             )
         return directory
 
@@ -86,16 +96,16 @@ class SinkDirectory:
 
         * `is_alive`: Called with a job's note about its owner; returns whether the job may still be running.
         """
-        for name in self._file_system.names(self.staging):
-            path = self.staging / name
-            if name == own_job or not _JOB.fullmatch(name):
-                continue
+        for path in self._jobs(self.staging):
             owner = self._owner_of(path)
-            if name.endswith(_REMOVED) or not is_alive(owner):
+            if path.name != own_job and (path.name.endswith(_REMOVED) or not is_alive(owner)):
                 yield self._leftover(path, owner)
-        for name in self._file_system.names(self.segments):  # their job held the lock, so it is dead
-            if name != own_job and _JOB.fullmatch(name):
-                yield self._leftover(self.segments / name, "")
+        for path in self._jobs(self.segments):  # their job held the lock, so it is dead
+            if path.name != own_job:
+                yield self._leftover(path, "")
+
+    def _jobs(self, directory: Path) -> Iterator[Path]:
+        return (directory / name for name in self._file_system.names(directory) if _JOB.fullmatch(name))
 
     def _owner_of(self, directory: Path) -> str:
         content = read_file(directory / _OWNER, _LONGEST_OWNER, self._file_system)
@@ -153,7 +163,7 @@ def owner_text(clock: Clock, process: int | None = None) -> str:
         "namespace": _namespace(),
         "process": process,
         "started": _start_time(process),
-        "created": clock.now_ms() // 1000,
+        "created": clock.now_ms() / 1000,
     }
     return json.dumps(owner)
 
@@ -167,11 +177,20 @@ def is_alive(clock: Clock, owner: str) -> bool:
         told = json.loads(owner)
         host, boot, namespace = told["host"], told["boot"], told["namespace"]
         process, started, created = int(told["process"]), told["started"], int(told["created"])
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except _NO_OWNER:
         return False
     if host != os.uname().nodename or (boot == _boot() and namespace != _namespace()):
         return clock.now_ms() // 1000 - created < _TRUSTED_SECONDS
     return bool(boot == _boot() and started and started == _start_time(process))
+
+
+def _is_earlier(owner: str, than: str) -> bool:
+    """Return whether a note is of the same streaming query, which runs one batch at a time, and older."""
+    try:
+        told, later = json.loads(owner), json.loads(than)
+        return bool(told["query"] == later["query"] and told["created"] < later["created"])
+    except _NO_OWNER:
+        return False
 
 
 def _start_time(process: int) -> str:

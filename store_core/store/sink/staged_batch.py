@@ -129,15 +129,13 @@ class StagedBatchWriter:
 def stage_batches(
     batches: Iterable[StagedBatch], paths: Iterator[Path], file_system: FileSystem, file_bytes: int = _FILE_BYTES
 ) -> Iterator[StagedFile]:
-    """Write records to files of moderate size, so that each can be deleted as soon as it is read.
+    """Write records to files of moderate size, each yielded when complete, and to be deleted as soon as it is read.
 
     This is mainly for speed: Linux reuses page cache pages that were just freed, while a page that has long been free
     may have to come from a virtual machine's host, at about five times the cost.
 
     * `paths`: Names for the files, as many as needed; one is used even if there are no records.
     * `file_bytes`: Bytes of records after which a new file is started.
-
-    Yields: Each as soon as it is complete.
     """
     rest = iter(batches)
     batch = next(rest, None)
@@ -161,16 +159,13 @@ def _derived_arrays(derived: DerivedColumns | None, count: int) -> list[pa.Array
 
 
 def read_staged(staged: StagedFile) -> Iterator[StagedBatch]:
-    """Read a file of staged records.
-
-    Yields: Its bytes are writable and not shared.
-    """
+    """Read a file of staged records, whose bytes are writable and not shared."""
     try:
         source = pa.memory_map(str(staged.path))
     except FileNotFoundError as error:
         raise StoreNotFoundError(
-            f"{staged.path}, where a task left its records, is gone; every task and the driver must see the same "
-            f"staging directory. {_ADVICE}"
+            f"{staged.path}, where a task left its records, is gone: another job has replaced the store, or tasks and "
+            f"driver do not see the same staging directory. {_ADVICE}"
         ) from error
     with source:
         _expect(staged, "file size", staged.file_size, source.size())

@@ -354,6 +354,22 @@ def test_leftovers_are_named_and_deleted_unless_their_job_may_run(tmp_path: Path
     assert {names[1], "notes"} == {path.name for path in sink.staging.iterdir()}
 
 
+def test_a_batch_deletes_what_earlier_ones_of_its_query_left_and_nothing_else(tmp_path: Path) -> None:
+    sink, query = SinkDirectory(tmp_path, FaultyFileSystem()), {"query": "a"}
+    owners = (
+        query | {"created": 1.5},
+        query | {"created": 2.5},  # of a batch that is tried again, while a late task of this one begins
+        {"query": "b", "created": 1.5},
+        {"created": 1.5},
+    )
+    names = [f"job-{uuid.uuid4().hex}" for _ in owners]
+    for name, owner in zip(names, owners, strict=True):
+        stage(sink.claim(name, json.dumps(owner), "1") / "part", [b"x"])
+    sink.claim(JOB, json.dumps(query | {"created": 2.0}), "1")
+
+    assert {*names[1:], JOB} == {path.name for path in sink.staging.iterdir()}
+
+
 def test_a_task_that_starts_after_its_job_was_discarded_stages_nothing(tmp_path: Path) -> None:
     sink, job = SinkDirectory(tmp_path, FaultyFileSystem()), f"job-{uuid.uuid4().hex}"
     directory = sink.claim(job, "me", "driver")
@@ -361,7 +377,9 @@ def test_a_task_that_starts_after_its_job_was_discarded_stages_nothing(tmp_path:
     sink.remove(sink.claimed(job))
 
     assert [] == list(sink.staging.iterdir())
-    with pytest.raises(StoreNotFoundError, match="either the job has been aborted, or this worker does not see"):
+    with pytest.raises(
+        StoreNotFoundError, match="job has been aborted, or another one has replaced the store, or this"
+    ):
         sink.claimed(job)
     with pytest.raises(FileNotFoundError):
         stage(directory / "later", [b"x"])
