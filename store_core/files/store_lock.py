@@ -145,9 +145,14 @@ class StoreLock:
             if error.errno not in _LOCKED:
                 raise
             raise StoreLockedError(
-                f"{self.path} is locked by {_holder(file)}: a store has one writer. Stop it first; reading needs no "
-                f"lock"
+                f"{self.path} is locked by {_holder(file)}: a store has one writer. Stop it, or run this again when it "
+                f"has ended; reading needs no lock"
             ) from error
+        held, found = os.fstat(file.fileno()), self._file_system.status(self.path)
+        if found is None or found.identity != (held.st_dev, held.st_ino):
+            raise StoreLockedError(
+                f"{self.path}: another store was put in the place of the one that was to be locked. Run this again"
+            )
         file.write(memoryview(_CONTENT), 0)
         file.sync()
 

@@ -22,6 +22,7 @@ from tests.store_core.fakes import descriptors
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from store_core.files.file_system import OpenFile
     from tests.store_core.fakes import FaultyFileSystem
 
 
@@ -108,6 +109,22 @@ def test_a_lock_that_can_t_be_written_is_not_kept(tmp_path: Path, disk: FaultyFi
     with StoreLock(tmp_path, disk) as lock:
         assert is_held(lock)
     assert caught.value.errno == errno.ENOSPC
+
+
+def test_the_lock_of_a_store_that_is_replaced_meanwhile_is_none(
+    tmp_path: Path, disk: FaultyFileSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, root = disk.open, tmp_path / "store"
+
+    def swapped(path: Path, **how: bool) -> OpenFile:
+        file = opened(path, **how)
+        root.rename(tmp_path / "replaced")
+        StoreLock(root, OsFileSystem()).acquire().release()
+        return file
+
+    monkeypatch.setattr(disk, "open", swapped)
+    with pytest.raises(StoreLockedError, match="was put in the place of the one"):
+        StoreLock(root, disk).acquire()
 
 
 def test_a_refusal_is_an_error_of_this_package_and_travels_between_processes() -> None:
