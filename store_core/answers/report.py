@@ -18,12 +18,10 @@ from store_core.answers.text_table import (
     MOST_ROWS,
     cell_of,
     filled_columns,
-    in_zone,
     is_number,
     report_text,
     rows_of,
     with_message_column,
-    zoned,
 )
 from store_core.format.columns import STORE, STRINGS_TYPE, TIMESTAMP_TYPE, iso_time
 from store_core.format.words import age_words, counted
@@ -397,10 +395,8 @@ class Report(ABC, Generic[Facts]):
         zone : tzinfo, optional
             Of the times; by default UTC.
         """
-        shown = [
-            (table.doc, zoned(self._in_text(table), zone), self.tables[table.name].num_rows) for table in self._tables
-        ]
-        return report_text((in_zone(line, zone) for line in self.lines), shown, self.next, width)
+        shown = [(table.doc, self._in_text(table), self.tables[table.name].num_rows) for table in self._tables]
+        return report_text(self.lines, shown, self.next, width, zone)
 
     def _in_text(self, table: ReportTable) -> pa.Table:
         """Return what the text for a terminal shows of a table; nothing if that has no rows."""

@@ -8,7 +8,7 @@ import re
 import textwrap
 from datetime import datetime, tzinfo
 from itertools import islice, zip_longest
-from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TextIO, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
 
-Rows = TypeVar("Rows", pa.Table, pa.RecordBatch)
 Value: TypeAlias = "int | float | str | bytes | bool | list[object] | dict[object, object] | None"
 """A value of a row: dates and times are ISO 8601 text, maps and structures are dictionaries."""
 
@@ -31,9 +30,9 @@ _MILLISECOND: Final = 1000
 _TIME: Final = re.compile(r"(?<![0-9])[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}\.[0-9]{3}Z")
 
 
-def rows_of(batch: pa.RecordBatch) -> Iterator[tuple[Value, ...]]:
-    """Return the rows of a batch as tuples of values."""
-    return zip(*(_values(column) for column in batch.columns), strict=True)
+def rows_of(batch: pa.RecordBatch, zone: tzinfo | None = None) -> Iterator[tuple[Value, ...]]:
+    """Return the rows of a batch as tuples of values, with times in a zone; None is UTC."""
+    return zip(*(_values(column, zone) for column in batch.columns), strict=True)
 
 
 def in_zone(text: str, zone: tzinfo | None) -> str:
@@ -54,34 +53,21 @@ def _moved(text: str, zone: tzinfo) -> str:
     return moved.replace("+00:00", "Z")
 
 
-def zoned(rows: Rows, zone: tzinfo | None) -> Rows:
-    """Return a table or batch whose times are text in a zone; None leaves them."""
-    if zone is None:
-        return rows
-    for at, field in enumerate(rows.schema):
-        if pa.types.is_timestamp(field.type):
-            column = rows.column(at)
-            times = _times(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
-            texts = [None if each is None else in_zone(str(each), zone) for each in times]
-            rows = rows.set_column(at, field.name, pa.array(texts, pa.string()))
-    return rows
-
-
-def _values(column: pa.Array) -> list[Value]:
+def _values(column: pa.Array, zone: tzinfo | None) -> list[Value]:
     """Return values; in lists, maps and structures they are what they are alone."""
     kind = column.type
     if pa.types.is_timestamp(kind):
-        return _times(column)
+        return _times(column, zone)
     if pa.types.is_struct(kind):
         names = [field.name for field in kind]
-        rows = zip(column.is_valid().to_pylist(), *map(_values, column.flatten()), strict=True)
+        rows = zip(column.is_valid().to_pylist(), *(_values(each, zone) for each in column.flatten()), strict=True)
         return [dict(zip(names, row, strict=True)) if is_there else None for is_there, *row in rows]
     if pa.types.is_map(kind):
         pairs = column.cast(pa.list_(pa.struct([kind.key_field, kind.item_field])))
-        names, values = map(_values, pairs.flatten().flatten())
+        names, values = (_values(each, zone) for each in pairs.flatten().flatten())
         return _gathered(dict, pairs, zip(map(plain_cell, names), values, strict=True))
     if pa.types.is_nested(kind):
-        return _gathered(list, column, _values(column.flatten()))
+        return _gathered(list, column, _values(column.flatten(), zone))
     if pa.types.is_date(kind) or pa.types.is_time(kind):  # Python has fewer
         column = column.cast(pa.string())
     return list(column.to_pylist())
@@ -93,13 +79,13 @@ def _gathered(kind: Callable[[Iterator[Any]], Value], lists: pa.Array, values: I
     return [None if length is None else kind(islice(each, length)) for length in lengths]
 
 
-def _times(column: pa.Array) -> list[Value]:
+def _times(column: pa.Array, zone: tzinfo | None) -> list[Value]:
     """Return times as text; a store can hold times that Python's own ``datetime`` can't."""
     micros = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
     times = (micros // _MILLISECOND).astype("datetime64[ms]")
     texts = np.datetime_as_string(times, timezone="UTC").tolist()
     is_null = column.is_null().to_pylist()
-    return [None if absent else text for text, absent in zip(texts, is_null, strict=True)]
+    return [None if absent else in_zone(text, zone) for text, absent in zip(texts, is_null, strict=True)]
 
 
 _PARTS: Final = ("topic", "queue_id", "queue_offset")
@@ -157,8 +143,7 @@ class TextWriter:
     def write(self, batch: pa.RecordBatch) -> None:
         """Write the rows of a batch; the first are handed on early."""
         for begin in range(0, batch.num_rows, _ROWS_AT_ONCE):
-            piece = zoned(batch.slice(begin, _ROWS_AT_ONCE), self._zone)
-            self._stream.write(self._form.text([*rows_of(piece)]))
+            self._stream.write(self._form.text([*rows_of(batch.slice(begin, _ROWS_AT_ONCE), self._zone)]))
             self._stream.flush()
 
     def close(self) -> None:
@@ -397,17 +382,18 @@ def report_text(
     tables: Iterable[tuple[str, pa.Table, int]],
     commands: Iterable[tuple[str, str]],
     width: int | None,
+    zone: tzinfo | None = None,
 ) -> str:
-    """Return lines, then tables, then what to do next.
+    """Return lines, then tables, then what to do next, with times in a zone; None is UTC.
 
     * `tables`: heading, rows to show, and how many there are in all. One without rows is left out.
     * `commands`: command lines, which stay on a line, and what each is for.
     * `width`: Columns of the terminal, see `TableText`; None if tables are not to be cut, as in a pipe.
     """
-    parts = [_wrapped(escape_text(line), width or _USUAL_WIDTH) for line in lines]
+    parts = [_wrapped(escape_text(in_zone(line, zone)), width or _USUAL_WIDTH) for line in lines]
     for heading, table, count in tables:
         if table.num_rows and table.num_columns:
-            parts += ["", _wrapped(f"{heading}:", width or _USUAL_WIDTH), *_table_lines(table, count, width)]
+            parts += ["", _wrapped(f"{heading}:", width or _USUAL_WIDTH), *_table_lines(table, count, width, zone)]
     for at, (command, tells) in enumerate(commands):
         line = _INDENT + escape_text(command)
         gap = "  " if width is None or len(line) + len(tells) + 4 <= width else f"\n{2 * _INDENT}"
@@ -424,10 +410,10 @@ def _wrapped(line: str, width: int) -> str:
     return textwrap.fill(line, width, subsequent_indent=_INDENT, break_long_words=False, break_on_hyphens=False)
 
 
-def _table_lines(table: pa.Table, count: int, width: int | None) -> Iterator[str]:
+def _table_lines(table: pa.Table, count: int, width: int | None, zone: tzinfo | None) -> Iterator[str]:
     """Yield the rows of a table, and how many more there are."""
     shown = filled_columns(table)
-    rows = [*rows_of(shown.combine_chunks().to_batches()[0])]
+    rows = [*rows_of(shown.combine_chunks().to_batches()[0], zone)]
     yield from TableText(shown.schema, width=width).text(rows).splitlines()
     if count > shown.num_rows:
         yield f"... and {count - shown.num_rows:,} more, which the JSON has"

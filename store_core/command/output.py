@@ -17,7 +17,7 @@ import click
 import pyarrow as pa
 
 from store_core.answers.shown_text import BytesStyle, escape_json, escape_text, json_of, plain_text, text_of
-from store_core.answers.text_table import FieldsText, TableText, TextFormat, TextWriter, Value, plain_cell, zoned
+from store_core.answers.text_table import FieldsText, TableText, TextFormat, TextWriter, Value, plain_cell
 from store_core.command.new_file import check_new, new_file
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class Output:
                 binary.close()  # releases the stream, after an error as well
             return
         with _text(stream, _UTF_8 if self.target or self.format in _FOR_PROGRAMS else None) as text:
-            writer = TextWriter(self._form(zoned(schema.empty_table(), self.zone).schema), text, self.zone)
+            writer = TextWriter(self._form(schema), text, self.zone)
             yield writer
             writer.close()
 

@@ -183,6 +183,9 @@ StorePaths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """One path, or several that form one log together."""
 
 _URL: Final = re.compile(f"({SCHEME}):/")
+BETWEEN_PATHS: Final = re.compile(r",(?![^{}]*\})")
+"""A comma between paths, and not between names in braces."""
+
 _FILE_URL: Final = re.compile(r"file:(?://(?:localhost)?(?=/)|(?!//))(/.*)", re.DOTALL | re.IGNORECASE)
 _MOST_TOLD: Final = 3
 _MOST_LOOKED_AT: Final = 1000
@@ -380,7 +383,7 @@ def _resolve(path: str | os.PathLike[str]) -> list[Path]:
     local = without_scheme(text)
     if path_exists(local):
         return [Path(os.path.abspath(local))]  # noqa: PTH100 -- resolve() would follow links, and change the name
-    parts = [without_scheme(part.strip()) for part in local.split(",")]
+    parts = [without_scheme(part.strip()) for part in BETWEEN_PATHS.split(local)]
     if len(parts) > 1 and all(parts):
         missing = next((part for part in parts if not path_exists(part)), None)
         if missing is None:
@@ -388,14 +391,9 @@ def _resolve(path: str | os.PathLike[str]) -> list[Path]:
         raise StoreNotFoundError(f"no such path: {missing!r}, one of the commit log paths in {text!r}")
     check_is_no_url(Path(local))
     _refuse_hidden(local)
-    near = stores_near([Path(os.path.abspath(local)).parent])  # noqa: PTH100 -- as above
-    raise StoreNotFoundError(f"no such path: {text!r}{_tried(text, local)}{near and f'.{near}'}")
-
-
-def _tried(text: str, local: str) -> str:
-    """Return the path that was tried as an addition to an error, if it differs from the one given."""
     absolute = os.path.abspath(local)  # noqa: PTH100 -- as above
-    return "" if absolute == text else f"; tried {absolute!r}"
+    tried, near = "" if absolute == text else f"; tried {absolute!r}", stores_near([Path(absolute).parent])
+    raise StoreNotFoundError(f"no such path: {text!r}{tried}{near and f'.{near}'}")
 
 
 def without_scheme(text: str) -> str:

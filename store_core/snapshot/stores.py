@@ -21,6 +21,7 @@ configuration
 anything, with option ``store_path_commit_log``         one log
 a pattern (``*``, ``?``, ``[a-c]``)                     the stores that it matches, in the order of their names; what
                                                         is none is left out with a note; nothing at all is an error
+names in braces (``{a,b}``)                             a path with each; also in a pattern
 ======================================================  ===============================================================
 
 The order of stores is that of their first paths.
@@ -30,6 +31,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 from contextlib import suppress
 from fnmatch import fnmatchcase
 from functools import cached_property
@@ -43,6 +45,7 @@ from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import CHECKPOINT_FILE, COMMIT_LOG, CONFIG_DIRECTORY, INDEX_DIRECTORY, is_archive
 from store_core.files.store_kind import QUEUE_DIRECTORIES, dledger_logs, has_queues, is_root
 from store_core.files.store_path import (
+    BETWEEN_PATHS,
     ConfiguredRoot,
     StorePaths,
     given_paths,
@@ -133,24 +136,37 @@ def _directory(place: Path) -> str:
 # ---- patterns
 
 
-def _is_pattern(path: _Place) -> bool:
-    """Return whether a path stands for those that it matches; one that is there under this very name does not."""
-    return isinstance(path, str) and has_magic(path) and not os.path.lexists(without_scheme(path))
+_URLS: Final = re.compile(r",\s*(?=[a-z][a-z0-9+.-]*://)", re.IGNORECASE)
+"""What is in a list before each of its URLs; other commas of a URL are its own."""
+
+_BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
 def _matches(path: _Place, storage: StorageSettings) -> list[_Place]:
-    """Return the paths that one stands for: itself, unless it is a pattern or a list with commas that has one."""
-    given = path_of(path, storage)
+    """Return the paths that one stands for: itself, unless it is a pattern, or a list by commas or braces."""
+    given, text = path_of(path, storage), str(path)
+    several = _several(text, given) if isinstance(path, str) else []
+    if several:
+        return [found for each in several for found in _matches(each, storage)]
     if isinstance(given, UrlPath):
-        return _chosen(str(path), sorted(_remote_matches(given), key=str)) if has_magic(str(path)) else [given]
-    texts = [text.strip() for text in str(path).split(",")] if isinstance(path, str) else []
-    if not any(map(_is_pattern, texts)):
+        return _chosen(text, sorted(_remote_matches(given), key=str)) if has_magic(text) else [given]
+    if not isinstance(path, str) or not has_magic(text) or os.path.lexists(given):
         return [path]
-    return [found for text in texts for found in (_chosen(text, _local(text)) if _is_pattern(text) else [text])]
+    return _chosen(text, list(map(Path, sorted(glob(without_scheme(text))))))  # noqa: PTH207 -- keeps links and dots
 
 
-def _local(text: str) -> list[Path]:
-    return [Path(found) for found in sorted(glob(without_scheme(text)))]  # noqa: PTH207 -- keeps links and dots as given
+def _several(text: str, given: Path) -> list[str]:
+    """Return the paths that a text names; none if it is one, or is there under this very name."""
+    urls, braces, is_url = _URLS.split(text), _BRACES.search(text), isinstance(given, UrlPath)
+    if len(urls) > 1:
+        return urls
+    is_plain = not braces and (is_url or not has_magic(text))
+    if is_plain or (given.exists() if is_url else os.path.lexists(given)):
+        return []
+    parts = [text] if is_url else [part.strip() for part in BETWEEN_PATHS.split(text)]
+    if len(parts) > 1:
+        return parts
+    return [text[: braces.start()] + name + text[braces.end() :] for name in braces[1].split(",")] if braces else []
 
 
 def _remote_matches(path: UrlPath) -> list[UrlPath]:

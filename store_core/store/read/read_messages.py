@@ -15,7 +15,7 @@ from store_core.files.store_path import StorePaths, given_paths, store_roots
 from store_core.files.url_path import UrlPath
 from store_core.format.columns import arrow_schema
 from store_core.format.words import did_you_mean, known_names
-from store_core.snapshot.config import Config, TopicConfig
+from store_core.snapshot.config import TOPICS, Config, TopicConfig
 from store_core.snapshot.queues import Queues
 from store_core.snapshot.units import TopicFilter
 from store_core.store.read.message_reader import read_range
@@ -227,10 +227,7 @@ def _topics_of(root: Path) -> Iterator[str]:
 
 def _configured(root: Path) -> Mapping[str, TopicConfig]:
     """Return the topics of a broker's topic table, by name."""
-    try:
-        return Config(root).topics or {}
-    except (StoreError, OSError):
-        return {}
+    return Config(root).known(TOPICS)[0] or {}
 
 
 def hint_of(topic: str, known: Collection[str]) -> str:

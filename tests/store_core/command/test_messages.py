@@ -487,6 +487,10 @@ def test_times_are_in_the_zone_that_is_asked_for(closed: Path) -> None:
         for row in there
         for time in [row["first_store_timestamp"]]
     ]
+    listed = call(
+        "sql", closed, "SELECT [TIMESTAMP '2024-05-01 12:00:00'] AS at", "--format=jsonl", "--time-zone=+05:30"
+    )
+    assert [{"at": ["2024-05-01T17:30:00.000+05:30"]}] == listed.rows
     assert ExitCode.USAGE == call(*words, "--time-zone=Mars").code
 
 

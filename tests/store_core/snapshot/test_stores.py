@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core import Store, stores_of
+from store_core import Store, read_messages, stores_of
 from store_core.errors import InvalidOptionError, StoreNotFoundError
 from tests.builders import LogBuilder
 from tests.stores_in_memory import in_memory
@@ -156,6 +156,13 @@ def test_a_pattern_stands_for_the_stores_that_it_matches(tmp_path: Path, caplog:
     with caplog.at_level(logging.WARNING):
         assert [_names(roots[1]), _names(roots[0])] == _grouped(f"{tmp_path}/*/store")
         assert [_names(roots[1])] == _grouped(f"{tmp_path}/broker-[a]/store")
+        for text in (
+            "broker-{b,a}/store",
+            "{broker-b/store,broker-a/store}",
+            "broker-{b,a}/st*",
+        ):
+            assert [_names(roots[0]), _names(roots[1])] == _grouped(f"{tmp_path}/{text}")
+        assert [_names(roots[1]), _names(roots[0])] == _grouped(f"{roots[1]}, {tmp_path}/{{broker-a,broker-b}}/store")
     assert ["lost+found", "notes"] == [str(record.args).split("/")[-2] for record in caplog.records]
 
 
@@ -166,10 +173,15 @@ def test_a_pattern_without_a_store_is_an_error(tmp_path: Path) -> None:
         stores_of(f"{tmp_path}/nothing*")
     with pytest.raises(StoreNotFoundError, match=r"matches no store.*found .*empty"):
         stores_of(f"{tmp_path}/e*")
+    with pytest.raises(StoreNotFoundError, match=r"no such path: '[^,{]*/nothing'"):
+        stores_of(f"{tmp_path}/{{empty,nothing}}")
+    with pytest.raises(StoreNotFoundError, match=r"no such path: '.*{empty,nothing}'"):
+        read_messages(f"{tmp_path}/{{empty,nothing}}", store_path_commit_log=tmp_path)
 
 
-def test_a_directory_whose_name_looks_like_a_pattern_is_itself(tmp_path: Path) -> None:
-    root = _root(tmp_path / "store[1]", 0)
+@pytest.mark.parametrize("name", ["store[1]", "store{1,2}"])
+def test_a_directory_whose_name_looks_like_a_pattern_is_itself(tmp_path: Path, name: str) -> None:
+    root = _root(tmp_path / name, 0)
 
     assert [_names(root)] == _grouped(str(root))
 
@@ -179,16 +191,20 @@ def test_patterns_of_urls(tmp_path: Path) -> None:
     urls = [in_memory(root, f"several/{root.parent.name}/store") for root in roots]
 
     assert [[urls[0]], [urls[1]]] == _grouped(urls[0].replace("/a/", "/*/"))
+    assert [[urls[0]], [urls[1]]] == _grouped(urls[0].replace("/a/", "/{a,b}/")) == _grouped(",".join(urls))
     assert [[urls[0]], _names(roots[1])] == _grouped([urls[0], roots[1]])
+    assert [_names(roots[1]), [urls[0]]] == _grouped(f"{roots[1]},{urls[0]}")
     with pytest.raises(StoreNotFoundError, match="matches no store"):
         stores_of(urls[0].replace("/a/", "/x*/"))
 
 
 def test_a_url_whose_name_looks_like_a_pattern_is_itself(tmp_path: Path) -> None:
     url = in_memory(_root(tmp_path / "a", 0), "odd/br[0]")
+    listed = in_memory(tmp_path / "a", "odd/{a,b}")
     in_memory(tmp_path / "a", "odd/br0")
 
     assert [[url]] == _grouped(url)
+    assert [[listed]] == _grouped(listed)
     assert [[url.replace("[0]", "0")]] == _grouped(url.replace("[0]", "[0-9]"))
 
 
