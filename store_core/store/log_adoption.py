@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.mapped_file_queue import MappedFileQueue
-    from store_core.queue.dispatch.precomputed_batch import KnownColumns
+    from store_core.queue.dispatch.stored_batch import KnownColumns
     from store_core.store.put.commit_log import CommitLog
     from store_core.store.reput import ReputMessageService
     from store_core.store.store_state import StoreCheckpoint

@@ -16,8 +16,7 @@ from store_core.errors import SegmentLayoutError
 from store_core.files.service_thread import ServiceThread, WorkerThread
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, MessageCheck, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import WindowReader
-from store_core.queue.dispatch.precomputed_batch import KnownBatch, KnownColumns
-from store_core.queue.dispatch.stored_batch import StoredBatch, StoredFile
+from store_core.queue.dispatch.stored_batch import KnownBatch, KnownColumns, StoredBatch, StoredFile
 from store_core.queue.queue_assignment import AssignedUnit, UnfitListsError, lmq_units
 
 if TYPE_CHECKING:

@@ -41,7 +41,7 @@ from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch
 from store_core.format.crc32 import crc32
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.record.encode import blank_head, fill_segments, has_room
-from store_core.queue.dispatch.precomputed_batch import KnownColumns
+from store_core.queue.dispatch.stored_batch import KnownColumns
 from store_core.store.sink.staged_batch import StagedBatch, StagedFile, read_staged
 
 if TYPE_CHECKING:

@@ -21,7 +21,7 @@ from store_core.format.columnar.encode_batch import EncodedBatch
 from store_core.format.columnar.spans import gather
 from store_core.format.layout import field_position, head_dtype
 from store_core.queue.dispatch.dispatch_batch import IndexHashes
-from store_core.queue.dispatch.precomputed_batch import DerivedColumns, derive_columns
+from store_core.queue.dispatch.stored_batch import DerivedColumns, derive_columns
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -27,8 +27,8 @@ from store_core.format.segment_view import Piece, SegmentView
 from store_core.queue.dispatch import dispatch_reader
 from store_core.queue.dispatch.dispatch_batch import IndexHashes, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
-from store_core.queue.dispatch.precomputed_batch import DerivedColumns, derive_columns
 from store_core.queue.dispatch.rocketmq_check import REPUT, Strictness
+from store_core.queue.dispatch.stored_batch import DerivedColumns, derive_columns
 from store_core.queue.queue_path import QueueRules
 from tests.builders import MAGIC_AT, MAGIC_BLANK, Record, blank_record, pack_properties
 from tests.segment import windowed

@@ -17,7 +17,7 @@ from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.record.encode import EncodeRules
 from store_core.queue.dispatch.dispatch_batch import IndexHashes
-from store_core.queue.dispatch.precomputed_batch import DerivedColumns
+from store_core.queue.dispatch.stored_batch import DerivedColumns
 from store_core.store.sink.staged_batch import StagedBatch, StagedBatchWriter, read_staged, stage_batches
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.sink.staging import CONFIG, stage, table
