@@ -295,7 +295,7 @@ def _belongs(batch: pa.RecordBatch, name: QueueName | None) -> pa.BooleanArray:
 
 
 class LogBesideQueues:
-    """A store's log; see `store_core.snapshot.database_queues.QueuedLog`.
+    """A store's log; see `store_core.snapshot.units.QueuedLog`.
 
     Its end is not told where a broker may be writing, a part of the log may be elsewhere, or the last segment was
     compressed. The record of a queue's last unit is looked at first: if it is sound, the log is not walked.
@@ -317,7 +317,7 @@ class LogBesideQueues:
 
     def queued(self, begin: int, name: QueueName | None = None) -> pa.Table:
         """Return `QUEUED_COLUMNS` of the records from a physical offset on that belong in queues, or in one queue."""
-        from store_core.snapshot.database_queues import QUEUED_COLUMNS  # noqa: PLC0415 -- for a RocksDB alone
+        from store_core.snapshot.units import QUEUED_COLUMNS  # noqa: PLC0415 -- for a RocksDB alone
         from store_core.store.read.read_messages import read_messages  # noqa: PLC0415 -- as above
 
         columns = [*QUEUED_COLUMNS, "transaction_type"]

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.queue.rocksdb_queues import RocksdbQueues
-    from store_core.snapshot.database_queues import QueuedLog, Unflushed
+    from store_core.snapshot.units import QueuedLog, Unflushed
 
 
 _log: Final = logging.getLogger("store_core")
@@ -534,7 +534,7 @@ class Queues:
         self._files = file_system
         self._start()
         if self.database is not None and log is not None:
-            from store_core.snapshot.database_queues import unflushed_of  # noqa: PLC0415 -- few have a RocksDB
+            from store_core.snapshot.units import unflushed_of  # noqa: PLC0415 -- few have a RocksDB
 
             with self:
                 self.unflushed = unflushed_of(log, self._stored(self.database).dispatched_offset)
@@ -607,7 +607,7 @@ class Queues:
                 yield self._queue_in(database, name)
 
     def _queue_in(self, database: Path, name: QueueName) -> Queue:
-        from store_core.snapshot.database_queues import DatabaseQueue  # noqa: PLC0415 -- few have a RocksDB
+        from store_core.snapshot.units import DatabaseQueue  # noqa: PLC0415 -- few have a RocksDB
 
         return DatabaseQueue(self._stored(database), name, self.unflushed.get(name), self.log)
 
