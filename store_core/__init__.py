@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from store_core.store.get_message import GetMessageResult, GetMessageStatus, QueryMessageResult
     from store_core.store.message_store import DefaultMessageStore
     from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig
-    from store_core.store.put.put_result import AppendBatchResult, PutMessageResult
+    from store_core.store.put.put_preparation import AppendBatchResult, PutMessageResult
     from store_core.store.read.lookup.explanation import ReadExplanation
     from store_core.store.read.message_reader import read_range
     from store_core.store.read.option_values import ReadMode

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from store_core.store.put.put_result import PutMessageResult
+    from store_core.store.put.put_preparation import PutMessageResult
     from tests.golden_stores import UnpackedStore
 
 

@@ -32,7 +32,7 @@ from store_core.store.store_state import RunningFlag, RunningFlags, StoreCheckpo
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.store.put.put_result import ReplicaService
+    from store_core.store.put.put_preparation import ReplicaService
     from store_core.store.recovery.recovery_report import RecoveryReport
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-    from store_core.store.put.put_result import PutMessageResult
+    from store_core.store.put.put_preparation import PutMessageResult
     from tests.interop.puts import Item, Properties, Put
     from tests.interop.rocketmq import Answer
     from tests.interop.scenarios import Scenario

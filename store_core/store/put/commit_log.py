@@ -23,12 +23,15 @@ from store_core.format.message import Message, PutMessageStatus
 from store_core.format.record.encode import Refusal
 from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig
 from store_core.store.put.log_appender import LogAppender, fits
-from store_core.store.put.put_preparation import LmqQueues, PutPreparation, QueueOffsets, refused
-from store_core.store.put.put_result import (
+from store_core.store.put.put_preparation import (
     AppendBatchResult,
+    LmqQueues,
     PutMessageResult,
+    PutPreparation,
+    QueueOffsets,
     ReplicaService,
     Replication,
+    refused,
     settle,
     wait_for,
 )

@@ -15,7 +15,7 @@ from store_core.files.mapped_file import RECORD_SEAL
 from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, PutMessageStatus
 from store_core.format.record.encode import EncodedRecords, do_append, fill_segments, has_room, write_blank
-from store_core.store.put.put_result import AppendBatchResult, PutMessageResult, join_results
+from store_core.store.put.put_preparation import AppendBatchResult, PutMessageResult, join_results
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

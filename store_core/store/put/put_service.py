@@ -46,7 +46,7 @@ from store_core.format.record.delayed import (
 )
 from store_core.format.record.encode import stored_properties, utf16_length
 from store_core.format.release import Release, rules_of
-from store_core.store.put.put_result import AppendBatchResult, PutMessageResult
+from store_core.store.put.put_preparation import AppendBatchResult, PutMessageResult
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

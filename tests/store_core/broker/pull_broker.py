@@ -22,7 +22,7 @@ from store_core.snapshot.config import SubscriptionGroupConfig, TopicConfig
 from store_core.store.get_message import GetMessageResult, GetMessageStatus
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig
-from store_core.store.put.put_result import PutMessageResult
+from store_core.store.put.put_preparation import PutMessageResult
 from tests.store_core.fakes import FakeClock
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from store_core.format.message import Message, PutMessageStatus
 from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.store.get_message import queue_units
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.put.put_result import PutMessageResult
+from store_core.store.put.put_preparation import PutMessageResult
 from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.store.logs import config

@@ -14,7 +14,7 @@ from store_core.format.message import Message, MessageExt
 from store_core.format.record.decode import decode_message
 from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.put.commit_log import CommitLog
-from store_core.store.put.put_result import PutMessageResult, as_future
+from store_core.store.put.put_preparation import PutMessageResult, as_future
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:

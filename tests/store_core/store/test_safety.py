@@ -14,7 +14,7 @@ from store_core.format.message import PutMessageStatus
 from store_core.format.record.decode import client_batch
 from store_core.store.message_store_config import BrokerConfig
 from store_core.store.put.commit_log import uses_pool
-from store_core.store.put.put_result import ALL_IN_SYNC, PutMessageResult, ReplicaService, settle, wait_for
+from store_core.store.put.put_preparation import ALL_IN_SYNC, PutMessageResult, ReplicaService, settle, wait_for
 from store_core.store.store_state import StoreCheckpoint
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.logs import Log, message

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from store_core import DefaultMessageStore, Message, MessageStoreConfig, PutMessageStatus
 from store_core.files.segment_listing import SegmentPaths
 from store_core.store.put.commit_log import CommitLog
-from store_core.store.put.put_result import as_future
+from store_core.store.put.put_preparation import as_future
 from store_core.store.store_state import StoreCheckpoint
 from tests.budgets import budget
 from tests.store_core.fakes import FakeClock, FaultyFileSystem

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from store_core.store.put.put_result import PutMessageResult
+    from store_core.store.put.put_preparation import PutMessageResult
 
 BLANK = bytes.fromhex("cbd43194")
 HEAD = 91 + len("orders")
