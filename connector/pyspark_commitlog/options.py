@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.files.storage import SETTING_PREFIX
 from store_core.store.read.option_table import READ_OPTIONS, shown_option, unknown_option
+from store_core.store.read.option_values import local_time
 from store_core.store.read.read_options import ReadOptions, with_absolute_times
-from store_core.store.read.store_time import local_time
 from store_core.store.store_layout import config_of
 from store_core.views.view_columns import MESSAGES, find_view, is_messages
 

@@ -49,7 +49,7 @@ class Kind(Enum):
     NUMBER = "number"
     FLAG = "flag"
     TIME = "time"
-    """ms since 1970 in the field; `store_core.store.read.store_time` says what a caller may give."""
+    """ms since 1970 in the field; `store_core.store.read.option_values` says what a caller may give."""
     PATH = "path"
     """A file or directory to write, or a file to read."""
     STORE = "store"
@@ -141,7 +141,7 @@ def _is_relative(value: object) -> bool:
 
 
 def _parsed_time(name: str, value: object, zone: tzinfo | None) -> int:
-    from store_core.store.read.store_time import check_calendar_time, store_time
+    from store_core.store.read.option_values import check_calendar_time, store_time
 
     time = value if isinstance(value, int) else store_time(name, value, zone)
     check_calendar_time(name, time)
@@ -254,7 +254,7 @@ class Answer(ABC, Generic[AnyReport]):
         """Check the options, and replace those that are given in another form."""
         zone: tzinfo | None = None
         if (given := getattr(self, "time_zone", None)) is not None:  # that of times without one
-            from store_core.store.read.store_time import parse_zone
+            from store_core.store.read.option_values import parse_zone
 
             zone = parse_zone("time_zone", given)
         for option in options_of(type(self)):

@@ -21,7 +21,7 @@ from store_core.files.store_path import nothing_at, places_of
 from store_core.files.url_path import UrlPath
 from store_core.format.columns import DAY_MS, iso_time, known_time, table_time
 from store_core.format.words import agreeing, counted
-from store_core.store.read.store_time import LocalZone, parse_zone
+from store_core.store.read.option_values import LocalZone, parse_zone
 
 if TYPE_CHECKING:
     import os

@@ -60,7 +60,7 @@ def shown_zone(name: str | None) -> tzinfo | None:
     """Return the zone that the times of an output are in; None is UTC."""
     if name is None:
         return None
-    from store_core.store.read.store_time import parse_zone
+    from store_core.store.read.option_values import parse_zone
 
     return parse_zone("time_zone", name)
 

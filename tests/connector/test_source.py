@@ -15,7 +15,7 @@ from pyspark.sql.types import ArrayType, MapType, StringType, StructField, Struc
 
 from pyspark_commitlog import CommitLogDataSource
 from store_core.format.columns import COLUMNS
-from store_core.store.read.store_time import store_time
+from store_core.store.read.option_values import store_time
 from tests.builders import BODY_AT, LogBuilder, Record
 from tests.connector.stores import Reader, WrittenStore, plan
 

@@ -18,8 +18,14 @@ from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.words import did_you_mean
 from store_core.snapshot.store import Store, stores_of
 from store_core.store.read.option_table import READ_OPTIONS, shown_option
-from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound, OptionParser, ReadMode
-from store_core.store.read.store_time import parse_zone, store_time
+from store_core.store.read.option_values import (
+    OPTION_PARSERS,
+    OffsetBound,
+    OptionParser,
+    ReadMode,
+    parse_zone,
+    store_time,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from store_core import InvalidOptionError, ReadOptions, explain, read_messages, read_view
 from store_core.answers.store_transactions import Transactions
+from store_core.store.read.option_values import parse_zone, store_time
 from store_core.store.read.read_options import is_relative, with_absolute_times
 from store_core.store.read.read_plan import log_end_at, plan_ranges
-from store_core.store.read.store_time import parse_zone, store_time
 from tests.budgets import budget
 from tests.builders import FIRST_STORE_TIMESTAMP, LogBuilder
 from tests.store_core.command.calls import call
@@ -220,7 +220,7 @@ def test_names_that_only_java_knows_are_refused_without_a_guess(name: str) -> No
 
 
 def test_a_machine_without_zones_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store_core.store.read.store_time.available_timezones", set)
+    monkeypatch.setattr("store_core.store.read.option_values.available_timezones", set)
 
     assert "no database of time zones: pip install tzdata" in zone_refusal("Mars/Olympus")
 
