@@ -164,7 +164,7 @@ class _Tracing:
 
     def _records(self, what: str) -> tuple[list[_Row], tuple[str, ...]]:
         """Return the records of the messages that a word means, in log order."""
-        from store_core.store.read.one_message import meanings_of
+        from store_core.store.read.read_messages import meanings_of
 
         for meaning in meanings_of(what, self.options.kind):
             rows, notes = self._read(read_of(TRACE_COLUMNS, trace_rows, release=self.options.release, **meaning))

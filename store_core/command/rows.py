@@ -110,8 +110,7 @@ def tail(  # noqa: PLR0913 -- the command's own options
 ) -> ExitCode:
     """Print the last messages of each log, and with --follow those that a broker writes to it from now on."""
     from store_core.format.columns import arrow_schema
-    from store_core.store.read.one_message import last_rows
-    from store_core.store.read.read_messages import TopicWatch
+    from store_core.store.read.read_messages import TopicWatch, last_rows
 
     options, rows_printed = _options(read, output), 0
     found = options.stores_of(stores)
@@ -154,7 +153,7 @@ def get(stores: tuple[str, ...], what: str, kind: str | None, read: Mapping[str,
     hexadecimal digits. If nothing is found the exit code is 2.
     """
     from store_core.format.columns import BODY_TEXT, COLUMNS, CORRUPT_RECORD
-    from store_core.store.read.one_message import find_message
+    from store_core.store.read.read_messages import find_message
 
     again = {"properties_string", BODY_TEXT, CORRUPT_RECORD}  # what other columns show
     columns = [column.name for column in COLUMNS if column.name not in again]

@@ -294,7 +294,7 @@ def test_get_reads_an_id_by_the_look_up(store: Path, monkeypatch: pytest.MonkeyP
         asked.append(options)
         return read_messages(path, **options)
 
-    monkeypatch.setattr("store_core.store.read.one_message.read_messages", noted)
+    monkeypatch.setattr("store_core.store.read.read_messages.read_messages", noted)
 
     assert [row] == call("get", store, row["msg_id"].lower(), "--format=jsonl").rows
     assert [row["msg_id"]] == [options["msg_id"] for options in asked]
