@@ -24,8 +24,7 @@ from store_core.queue.queue_path import refusal_of
 from store_core.snapshot.queues import Queues
 from store_core.snapshot.units import QueueDoubtError
 from store_core.store.read.lookup.explanation import LookedUp, LookUpCosts, Proven, Question, ReadExplanation
-from store_core.store.read.lookup.index import last_entry_record, look_up_index
-from store_core.store.read.lookup.queues import QueuesBesideLog, look_up_queues
+from store_core.store.read.lookup.records import QueuesBesideLog, last_entry_record, look_up_index, look_up_queues
 from store_core.store.read.picks import Picks
 
 if TYPE_CHECKING:
