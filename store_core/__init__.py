@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from store_core.store.read.read_plan import ReadPlan, plan_ranges
     from store_core.store.rebuild.plan import RebuildOptions, RebuildPlan
     from store_core.store.rebuild.report import RebuildReport
-    from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
+    from store_core.store.recovery.log_recovery import RecoveryDecision, RecoveryReport
     from store_core.views.sql import sql
     from store_core.views.view import read_view
 

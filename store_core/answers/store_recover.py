@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     from store_core.snapshot.store import Store
     from store_core.store.message_store_config import MessageStoreConfig
-    from store_core.store.recovery.recovery_report import RecoveryReport
+    from store_core.store.recovery.log_recovery import RecoveryReport
 
 
 MOST_MESSAGES: Final = 100

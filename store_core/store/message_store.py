@@ -25,7 +25,7 @@ from store_core.store.memory import keep_freed_memory
 from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig
 from store_core.store.put.put_preparation import AppendBatchResult, PutMessageResult, ReplicaService, as_future
 from store_core.store.put.put_service import PutService, default_hooks
-from store_core.store.recovery.recovery_report import RecoveryReport
+from store_core.store.recovery.log_recovery import RecoveryReport
 from store_core.store.store_layout import check_is_store, check_is_there, checked_config, config_of, lock_of, log_paths
 from store_core.store.store_life import StoreServices, StoreSetup
 

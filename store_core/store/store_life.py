@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.store.put.put_preparation import ReplicaService
-    from store_core.store.recovery.recovery_report import RecoveryReport
+    from store_core.store.recovery.log_recovery import RecoveryReport
 
 
 _LOG: Final = logging.getLogger("store_core")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from store_core.store.recovery.recovery_report import RecoveryReport
+    from store_core.store.recovery.log_recovery import RecoveryReport
     from tests.golden_stores import Golden
 
 SIZE: Final = 4096

@@ -44,12 +44,14 @@ from store_core.format.words import counted
 from store_core.snapshot.config import REWOUND
 from store_core.store.recovery.log_recovery import (
     FollowedLog,
+    RecoveryDecision,
+    RecoveryReport,
     RecoveryStart,
     StartFile,
     find_end_of_files,
     follow_log_for_recovery,
+    recovery_coverage,
 )
-from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport, recovery_coverage
 from store_core.store.reput import Dispatcher, ReputMessageService, select_rows
 
 if TYPE_CHECKING:

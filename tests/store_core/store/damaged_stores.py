@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from store_core.files.mapped_file import MappedFile
     from store_core.store.message_store_config import Release
     from store_core.store.put.commit_log import CommitLog
-    from store_core.store.recovery.recovery_report import RecoveryReport
+    from store_core.store.recovery.log_recovery import RecoveryReport
 
 
 RELEASES: Final[dict[str, Release]] = {rules.judge: name for name, rules in RELEASE_RULES.items()}

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from store_core.format.message import Message, MessageExt
     from store_core.store.message_store_config import Release
-    from store_core.store.recovery.recovery_report import RecoveryReport
+    from store_core.store.recovery.log_recovery import RecoveryReport
     from store_core.store.store_life import StoreSetup
 
 

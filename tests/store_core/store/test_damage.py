@@ -35,7 +35,7 @@ from tests.store_core.store.damaged_stores import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.store.recovery.recovery_report import RecoveryReport
+    from store_core.store.recovery.log_recovery import RecoveryReport
 
 
 pytestmark = pytest.mark.golden

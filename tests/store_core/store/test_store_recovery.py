@@ -23,7 +23,7 @@ from store_core.files.file_system import FileSystem, OsFileSystem
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.format.record.scan import StopReason
 from store_core.format.release import DEFAULT_RELEASE
-from store_core.store.recovery.recovery_report import RecoveryDecision, RecoveryReport
+from store_core.store.recovery.log_recovery import RecoveryDecision, RecoveryReport
 from store_core.store.store_state import CHECKPOINT_SIZE, StoreCheckpoint
 from tests.builders import LogBuilder
 from tests.golden_stores import UnpackedStore, golden_stores
