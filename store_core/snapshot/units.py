@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Units of consume queues as arrays, whatever a queue is stored in, and which queues are asked for."""
+"""Units of consume queues as arrays, whatever a queue is stored in, among them those that no RocksDB has yet."""
 
 from __future__ import annotations
 

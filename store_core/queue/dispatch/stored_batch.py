@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What queues and index need, from records in a log."""
+"""What queues and index need: from records in a log, and from records that a writer has encoded."""
 
 from __future__ import annotations
 

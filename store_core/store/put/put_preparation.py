@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Preparing a message for the put lock: encoded except for what only its holder knows, the next offsets of queues.
+"""Preparing a message for the put lock: encoded except for what only its holder knows; and what became of a put.
 
-Those of light queues are stored in the record as a property, so it is encoded there. RocketMQ 4.9: ``MultiDispatch``;
-5.3: ``LmqDispatch``.
+The next offsets of light queues are stored in the record as a property, so it is encoded under the lock. RocketMQ 4.9:
+``MultiDispatch``; 5.3: ``LmqDispatch``.
 """
 
 from __future__ import annotations

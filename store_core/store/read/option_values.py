@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Values of the read options: a parser for each, from Spark's text or from a Python value."""
+"""Values of the read options: a parser for each, from Spark's text or from a Python value; and times and their zone."""
 
 from __future__ import annotations
 

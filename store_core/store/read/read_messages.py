@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading the messages of a store in one call, and whether it has the topics and queues that were asked for."""
+"""Reading the messages of a store in one call, single ones and the last; and whether it has what was asked for."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Following a log for recovery, record by record: from which file, and to the log's end."""
+"""Following a log for recovery, from which file and to the log's end; and the report of it, in words for operators."""
 
 from __future__ import annotations
 

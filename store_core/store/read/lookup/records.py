@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Finding the records of topics and queues by their units, which are trusted as a broker trusts them.
+"""Finding the records of a key by index files, and of topics and queues by their units, trusted as a broker does.
+
+An index file has the entries of all records between the first and the last that its header names. What lies before the
+first file, between files and after the last is scanned; so is what a file covers whose chain of the key is broken. A
+reader verifies each record that an entry leads to, and takes those that have the key.
 
 Only the queues that are asked for are read. A reader verifies each record that a unit leads to: its topic, queue and
 queue offset. Units are put in the order of the log, so all records before the furthest one that any queue or the index
@@ -44,7 +48,7 @@ if TYPE_CHECKING:
     from store_core.store.read.read_options import ReadOptions
 
 
-_WHY: Final = "the index leads to the records; `commitlog check` proves an index"
+_WHY_INDEX: Final = "the index leads to the records; `commitlog check` proves an index"
 _REQUESTS: Final = 8
 """Requests that an index file on another machine takes about: its header, a slot, and the chain from there."""
 
@@ -103,7 +107,7 @@ def look_up_index(question: Question, topics: Sequence[str]) -> LookedUp:
     edges = frozenset(last.end for _, last in covered)
     furthest = max((last for _, last in covered), key=lambda record: record.start)
     reach = trusted[-1][1] if trusted else 0
-    explained = ReadExplanation("index", _WHY, entries=len(hits), reach=reach, notes=tuple(notes))
+    explained = ReadExplanation("index", _WHY_INDEX, entries=len(hits), reach=reach, notes=tuple(notes))
     return LookedUp(explained, picked, trusted, edges, furthest)
 
 
@@ -166,7 +170,7 @@ def _joined(ranges: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
 
 
 _LARGE: Final = "the answer is a large part of the log"
-_WHY: Final = "the queues lead to the records; `commitlog check` proves queues"
+_WHY_QUEUES: Final = "the queues lead to the records; `commitlog check` proves queues"
 _AT_ONCE: Final = 12
 """Queues on another machine that are read at a time."""
 
@@ -279,7 +283,7 @@ def _looked_up(question: Question, beside: QueuesBesideLog, asked: Sequence[tupl
         return LookedUp.scan(_LARGE)
     units = 0 if picked is None else len(picked)
     end = min(furthest.end, question.doubt, beside.dispatched)
-    explained = ReadExplanation("queues", _WHY, units=units, reach=end)
+    explained = ReadExplanation("queues", _WHY_QUEUES, units=units, reach=end)
     return LookedUp(explained, picked, ((0, end),), frozenset({furthest.end}), furthest)
 
 
