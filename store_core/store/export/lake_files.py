@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parquet files of messages, by topic and day, staged under names of their own; and the totals that prove them.
-
-A table that keeps its own history, such as those of Delta and Iceberg, is asked through `LakeTable`.
-"""
+"""Parquet files of messages, by topic and day, staged under names of their own; and the totals that prove them."""
 
 from __future__ import annotations
 
