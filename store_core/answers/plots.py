@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plots of reports and notebooks: what they show, and where that is drawn.
+"""Plots of reports and notebooks, and the HTML page that a report becomes.
 
 A plot is rows one below the other, each with a name, a drawing and a label, so that names and labels are text that fits
 a narrow page, too. A drawing is paths in a box of 1000 by 10, or by 100 if it is tall, which SVG stretches.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A storage that a URL is in, its settings and what is moved."""
+"""The storage that a URL names, such as S3: credentials and other settings, repeated attempts, bytes moved."""
 
 from __future__ import annotations
 
