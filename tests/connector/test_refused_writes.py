@@ -36,9 +36,9 @@ def root(tmp_path: Path) -> Path:
     return ordinary_store(tmp_path / "store")
 
 
-def plan(path: Path, way: str) -> None:
+def plan(path: Path, way: str, **more: str) -> None:
     options = {"path": str(path), "overwriteStore": str(way == "overwrite"), "dryRun": str(way == "dry run")}
-    given = WriteOptions.from_spark(options)
+    given = WriteOptions.from_spark(options | more)
     if way == "stream":
         plan_stream(given, SCHEMA, overwrite=False)
     else:
@@ -63,6 +63,17 @@ def test_writing_is_refused_before_anything_is_staged(root: Path, way: str, kind
         plan(target, way)
 
     assert before == every_file(root)
+
+
+@pytest.mark.parametrize("way", ["append", "overwrite", "dry run", "stream"])
+@pytest.mark.parametrize("name", ["maxIndexNum=1", "maxIndexNum=200m", "maxHashSlotNum=600m", "config"])
+def test_sizes_that_make_no_index_file_are_refused_before_any_task_runs(tmp_path: Path, way: str, name: str) -> None:
+    option, _, value = name.partition("=")
+    (tmp_path / "broker.conf").write_text("maxIndexNum=1\n")
+
+    with pytest.raises(InvalidOptionError, match="make no index file"):
+        plan(tmp_path / "store", way, **{option: value or str(tmp_path / "broker.conf")})
+    assert ["broker.conf"] == [path.name for path in tmp_path.iterdir()]
 
 
 def test_append_refuses_a_directory_of_others_files_before_spark_is_started(

@@ -34,6 +34,7 @@ from store_core.files.store_lock import ABORT_FILE, StoreLock
 from store_core.format.crc32 import crc32
 from store_core.format.words import counted
 from store_core.queue.index_format import index_file_size
+from store_core.queue.index_service import check_index_sizes
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.message_store_config import DefaultSize, MessageStoreConfig
 from store_core.store.sink.directory import (
@@ -479,6 +480,7 @@ def check_target(root: Path, config: MessageStoreConfig, file_system: FileSystem
     """Refuse a store that can't be written, or whose log a broker or another writer has open; one may open it later."""
     if not is_dry:
         heal(root, file_system)  # before the sizes of its files are read
+    check_index_sizes(config.queue_rules())
     check_root(root, config, file_system)
     for path in lock_of(root, config, file_system).paths:
         if file_system.status(path) is not None:
