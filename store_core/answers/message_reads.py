@@ -3,10 +3,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from bisect import bisect_left
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Generic, NamedTuple, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Generic, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -84,29 +83,28 @@ class Scanned(Generic[Found]):
     counts: ScanCounts
 
 
-class MessageScan(ABC, Generic[Found]):
+class MessageScan(Generic[Found]):
     """A job that gathers something of each message, and counts them; see `store_core.store.parts.Job`.
 
     Damage ends nothing: what is no message is counted. Bodies are read, and checked, only if a column needs them,
     except those of the last records, which tell where the log ends.
 
-    * `options`: Which messages; columns, mode and parts are set here.
+    * `columns`: Columns of the batches, which may have others, too.
+    * `nothing`: Returns what is gathered of no message; it is pickled.
 
     * `missing`: What is missing between segments, as damage.
     """
 
-    COLUMNS: ClassVar[tuple[str, ...]]  # columns of the batches, which may have others, too
-
-    def __init__(self, store: Store, options: ReadOptions | None = None) -> None:
+    def __init__(self, store: Store, columns: Sequence[str], nothing: Callable[[], Found]) -> None:
         from store_core.files.store_path import store_roots
         from store_core.store.read.option_values import ReadMode
         from store_core.store.read.read_options import ReadOptions
         from store_core.store.read.read_plan import plan_ranges
 
-        columns = tuple(dict.fromkeys([*self.COLUMNS, *_COUNTED]))
-        self.options = replace(
-            options or ReadOptions(verify_crc=False),
-            columns=columns,
+        self.nothing = nothing
+        self.options = ReadOptions(
+            verify_crc=False,
+            columns=tuple(dict.fromkeys([*columns, *_COUNTED])),
             mode=ReadMode.PERMISSIVE,
             max_partition_bytes=PART_BYTES,
             fail_on_data_loss=False,
@@ -117,10 +115,6 @@ class MessageScan(ABC, Generic[Found]):
         self.ranges, self.notes = plan.ranges, plan.notes
         missing = sum(end - begin for begin, end in plan.missing)
         self.missing = ScanCounts(damaged_ranges=len(plan.missing), damaged_bytes=missing)
-
-    @abstractmethod
-    def nothing(self) -> Found:
-        """Return what is gathered of no message."""
 
     def plan(self) -> Sequence[ReadRange]:
         """Return the ranges."""

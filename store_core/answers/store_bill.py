@@ -72,7 +72,7 @@ class Bill(Answer["BillReport"]):
 
     def on(self, engine: Engine, store: Store) -> BillReport:
         """Total a log range by range."""
-        scan, log = BillScan(store), store.asked_log
+        scan, log = MessageScan(store, BILL_COLUMNS, _BillSums), store.asked_log
         found, counts = engine.run(scan)
         configured, notes = _configured_topics(store)
         topics = _Topics(found, counts.bytes, log.usual_size, configured)
@@ -100,6 +100,7 @@ class Bill(Answer["BillReport"]):
 bill = function_of(Bill)
 
 
+BILL_COLUMNS: Final = ("topic", "queue_id", "tags", "born_host", "store_timestamp")
 _TOTALS: Final = {"bytes": SUM, "messages": COUNT}
 _TOPIC_KEY: Final = ("topic", pa.string())
 _SEGMENT: Final = ("segment", pa.int64())
@@ -113,7 +114,7 @@ def _groups(*keys: tuple[str, pa.DataType], most: int | None = None) -> GroupTab
 
 
 class _BillSums:
-    """Bytes and messages in groups; see `store_core.answers.message_reads.Gathered`.
+    """Bytes and messages in groups, of too many the smallest as one; see `store_core.answers.message_reads.Gathered`.
 
     * `topics`: By topic, with the first and last store time.
     * `queues`, `tags`, `producers`, `days`: By topic and queue; topic and tags; host; days since 1970 by store time.
@@ -157,16 +158,6 @@ class _BillSums:
         """Add what was gathered of later ranges."""
         for name, groups in vars(self).items():
             groups.absorb(getattr(other, name))
-
-
-class BillScan(MessageScan["_BillSums"]):
-    """Totals a log range by range, in bounded memory: of too many groups the smallest are totalled as one."""
-
-    COLUMNS: ClassVar = ("topic", "queue_id", "tags", "born_host", "store_timestamp")
-
-    def nothing(self) -> _BillSums:
-        """Return empty totals."""
-        return _BillSums()
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import tempfile
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, Self, TypeAlias
 
@@ -28,6 +28,8 @@ from store_core.answers.producer_keys import (
     unique_findings,
 )
 from store_core.answers.report import Report, ReportColumn, ReportSchema, Verdict, fact, number, shared, table, text
+from store_core.format.properties import PropertyParser
+from store_core.format.release import DEFAULT_RELEASE
 from store_core.format.words import agreeing, counted
 from store_core.store.parts import Engine, RunReader, RunSpill, SpilledRun, packed
 
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.segment_source import Segment
-    from store_core.format.properties import PropertyParser
     from store_core.snapshot.store import Store
     from store_core.store.read.ranges import ReadRange
 
@@ -110,7 +111,8 @@ class Producers(Answer["ProducersReport"]):
         Only sends count, but for sizes: copies that brokers make, such as retries, have the times and keys of their
         originals. Percentiles are from counts in buckets, and at most 0.8 % too low.
         """
-        scan = SendScan(store)
+        parser = PropertyParser.of_release(DEFAULT_RELEASE)
+        scan = MessageScan(store, SEND_COLUMNS, partial(SendTotals, parser))
         with tempfile.TemporaryDirectory(prefix="commitlog-keys-") if engine.keeps_pieces else nullcontext() as spill:
             return engine.run_grouped(ProducersJob(scan, self.rows, None if spill is None else Path(spill)))
 
@@ -177,16 +179,6 @@ class SendTotals:
         groups.add_totals(totals)
 
 
-class SendScan(MessageScan[SendTotals]):
-    """Reads what there is to gather."""
-
-    COLUMNS: ClassVar = SEND_COLUMNS
-
-    def nothing(self) -> SendTotals:
-        """Return empty totals."""
-        return SendTotals(self.options.property_parser)
-
-
 _GROUP_BYTES: Final = 512 << 20
 """Bytes of the log for which there is a group of keys: what is in memory at once, at most about as much again."""
 
@@ -211,7 +203,7 @@ class PieceKey(NamedTuple):
 class ProducersJob:
     """Gathers totals and keys range by range, then the keys of each group; a `store_core.store.parts.GroupedJob`."""
 
-    scan: SendScan
+    scan: MessageScan[SendTotals]
     top: int  # rows of each table
     spill_root: Path | None = None  # where keys wait to be gathered; None if the engine carries them
 

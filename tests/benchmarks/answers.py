@@ -24,7 +24,7 @@ from store_core.answers import (
 )
 from store_core.answers.producer_keys import SEND_COLUMNS
 from store_core.answers.report import Verdict
-from store_core.answers.store_bill import BillScan
+from store_core.answers.store_bill import BILL_COLUMNS
 from store_core.store.read.option_table import NamedBy
 from tests.benchmarks.measure import compare, drained, measure, report_limit
 from tests.benchmarks.segments import make_indexed, make_log, make_store
@@ -56,7 +56,7 @@ def bench_answers(folder: Path, runs: int) -> list[dict[str, object]]:
                 "deadletters, no queues": lambda: dead_letters(bare),
             },
         ),
-        ("scan of a bill's columns", _scan(bare, BillScan.COLUMNS), {"bill": lambda: bill(bare)}),
+        ("scan of a bill's columns", _scan(bare, BILL_COLUMNS), {"bill": lambda: bill(bare)}),
         (
             "scan of keys",
             _scan(bare, ("physical_offset",), key=_unique_key(2_000_000)),

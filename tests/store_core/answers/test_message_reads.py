@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -85,11 +85,8 @@ class Offsets:
         self.found += other.found
 
 
-class OffsetScan(MessageScan[Offsets]):
-    COLUMNS: ClassVar[tuple[str, ...]] = ("topic",)
-
-    def nothing(self) -> Offsets:
-        return Offsets()
+def offset_scan(store: Path) -> MessageScan[Offsets]:
+    return MessageScan(Store(store), ("topic",), Offsets)
 
 
 @pytest.mark.parametrize("part_bytes", [1 << 30, 1000])
@@ -102,7 +99,7 @@ def test_each_message_is_gathered_once_in_log_order(
     damaged = log.records[20]
     log.flip(log.records[3].physical_offset + BODY_AT)  # a body that nobody reads
     log.flip(damaged.physical_offset + SIZE_AT, 1)
-    found, counts = engine.run(OffsetScan(Store(log.write(tmp_path))))
+    found, counts = engine.run(offset_scan(log.write(tmp_path)))
 
     sound = [each for each in log.records if each is not damaged]
     assert [each.physical_offset for each in sound] == [offset for _, offset in found.found]
@@ -119,7 +116,7 @@ def test_what_a_crash_left_after_the_end_is_no_damage(tmp_path: Path) -> None:
     end = log.records[-1].physical_offset
     segment.write_bytes(segment.read_bytes()[: end + 60].ljust(4096, b"\0"))
     with engine_of(1) as engine:
-        _, counts = engine.run(OffsetScan(Store(store)))
+        _, counts = engine.run(offset_scan(store))
 
     assert ScanCounts(1, log.records[0].size) == counts
 
@@ -128,7 +125,7 @@ def test_a_last_record_whose_body_is_damaged_is_after_the_end(tmp_path: Path) ->
     log = LogBuilder()
     log.append_all(b"one", b"two")
     log.flip(log.records[-1].physical_offset + BODY_AT)
-    scan = OffsetScan(Store(log.write(tmp_path)))
+    scan = offset_scan(log.write(tmp_path))
     with engine_of(1) as engine:
         _, counts = engine.run(scan)
 
