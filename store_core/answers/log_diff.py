@@ -14,6 +14,7 @@ from store_core.answers.answer import Answer, Kind, flag, function_of, opt
 from store_core.answers.diff_report import DiffFacts, DiffReport
 from store_core.format.columns import table_time
 from store_core.store.compared_log import ComparedLog, DiffBy
+from store_core.store.parts import EachPart
 from store_core.store.segment_diff import (
     CHANGED,
     DIGESTED,
@@ -80,7 +81,7 @@ class Diff(Answer["DiffReport"]):
         pair = LogPair.of(store.paths, self.b)
         if self.by is DiffBy.RECORDS or (self.by is DiffBy.AUTO and not pair.is_cut_alike):
             return engine.run_grouped(RecordDiffJob(pair, self))
-        return engine.run(DiffJob(pair, self))
+        return _report(pair, self, engine.run(DiffJob(list(pair.parts(self.rows)))))
 
 
 diff = function_of(Diff)
@@ -96,68 +97,59 @@ class DigestKey(NamedTuple):
 
 
 @dataclass(frozen=True)
-class DiffJob:
-    """Compares two logs byte by byte, in parts; see `store_core.store.parts.Job`."""
-
-    pair: LogPair
-    asked: Diff
-
-    def plan(self) -> Sequence[DiffPart]:
-        """Return the parts: a range of offsets in one file of each log."""
-        return list(self.pair.parts(self.asked.rows))
+class DiffJob(EachPart[DiffPart, DiffPartial]):
+    """Compares two logs byte by byte, a range of offsets in one file of each at a time."""
 
     def run(self, part: DiffPart) -> DiffPartial:
         """Compare one part."""
         return diff_part(part)
 
-    def merge(self, partials: Iterable[DiffPartial]) -> DiffReport:
-        """Make the report."""
-        found = list(partials)
-        ahead: dict[str, Ahead] = {}
-        topics: dict[tuple[str, str], TopicCount] = {}
-        for each in found:
-            add_counts(topics, each.topics)
-            for side, later in each.ahead.items():
-                ahead[side] = ahead[side].plus(later) if side in ahead else later
-        counts: Counter[tuple[str, str]] = sum((each.counts for each in found), Counter())
-        ranges = sorted((row for each in found for row in _range_rows(each)), key=lambda row: row[0])
-        facts = DiffFacts(
-            by=DiffBy.BYTES.value,
-            begin=self.pair.begin,
-            end=self.pair.end,
-            first_difference=ranges[0][0] if ranges else None,
-            differing_bytes=sum(each.differing_bytes for each in found),
-            differing_ranges=sum(each.range_count for each in found),
-            missing_bytes_a=_missing(found, "a"),
-            missing_bytes_b=_missing(found, "b"),
-            filler_bytes=sum(each.filler_bytes for each in found),
-            changed_records=counts["a", CHANGED],
-            only_a_records=counts["a", ONLY],
-            only_b_records=counts["b", ONLY],
-            **extent_facts(self.pair, self.asked, ahead),
-        )
-        names = ("begin", "end", "differing_bytes", "missing_in", "segment")
-        rows = sorted((row for each in found for row in each.rows), key=_row_order)
-        kept = [
-            row for side in ("a", "b") for row in [each for each in rows if each["side"] == side][: self.asked.rows]
-        ]
-        tables = {
-            **_common_tables(self.pair, topics, ahead, facts.stale_side),
-            "ranges": [dict(zip(names, row, strict=True)) for row in ranges[: self.asked.rows]],
-            "records": sorted(kept, key=_row_order),
-            "digests": [
-                {
-                    "begin": each.part.begin,
-                    "end": each.part.end,
-                    "is_equal": each.is_equal and _missing_side(each) is None,
-                    "digest_a": each.digest_a,
-                    "digest_b": each.digest_b,
-                }
-                for each in found
-                if each.part.is_compared
-            ],
-        }
-        return DiffReport.of(facts, tables)
+
+def _report(pair: LogPair, asked: Diff, found: Sequence[DiffPartial]) -> DiffReport:
+    """Make the report of a comparison byte by byte."""
+    ahead: dict[str, Ahead] = {}
+    topics: dict[tuple[str, str], TopicCount] = {}
+    for each in found:
+        add_counts(topics, each.topics)
+        for side, later in each.ahead.items():
+            ahead[side] = ahead[side].plus(later) if side in ahead else later
+    counts: Counter[tuple[str, str]] = sum((each.counts for each in found), Counter())
+    ranges = sorted((row for each in found for row in _range_rows(each)), key=lambda row: row[0])
+    facts = DiffFacts(
+        by=DiffBy.BYTES.value,
+        begin=pair.begin,
+        end=pair.end,
+        first_difference=ranges[0][0] if ranges else None,
+        differing_bytes=sum(each.differing_bytes for each in found),
+        differing_ranges=sum(each.range_count for each in found),
+        missing_bytes_a=_missing(found, "a"),
+        missing_bytes_b=_missing(found, "b"),
+        filler_bytes=sum(each.filler_bytes for each in found),
+        changed_records=counts["a", CHANGED],
+        only_a_records=counts["a", ONLY],
+        only_b_records=counts["b", ONLY],
+        **extent_facts(pair, asked, ahead),
+    )
+    names = ("begin", "end", "differing_bytes", "missing_in", "segment")
+    rows = sorted((row for each in found for row in each.rows), key=_row_order)
+    kept = [row for side in ("a", "b") for row in [each for each in rows if each["side"] == side][: asked.rows]]
+    tables = {
+        **_common_tables(pair, topics, ahead, facts.stale_side),
+        "ranges": [dict(zip(names, row, strict=True)) for row in ranges[: asked.rows]],
+        "records": sorted(kept, key=_row_order),
+        "digests": [
+            {
+                "begin": each.part.begin,
+                "end": each.part.end,
+                "is_equal": each.is_equal and _missing_side(each) is None,
+                "digest_a": each.digest_a,
+                "digest_b": each.digest_b,
+            }
+            for each in found
+            if each.part.is_compared
+        ],
+    }
+    return DiffReport.of(facts, tables)
 
 
 @dataclass(frozen=True)

@@ -14,13 +14,13 @@ from store_core.answers.answer import Answer, function_of, opt
 from store_core.answers.plots import Plot, Strip, Tone, lanes_of
 from store_core.answers.report import Report, ReportSchema, command_words, fact, number, shared, table, text
 from store_core.format.words import agreeing, counted
+from store_core.store.parts import EachPart
 from store_core.store.salvage_tiles import FoundBy, PropertyCrc, SalvageFormat, Tile, TileKind
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
-    from store_core.files.store_path import StorePaths
     from store_core.snapshot.store import Store
     from store_core.store.parts import Engine
     from store_core.store.segment_salvage import SalvageOutput, SalvagePart, SegmentSalvage
@@ -53,18 +53,21 @@ class Salvage(Answer["SalvageReport"]):
 
     def on(self, engine: Engine, store: Store) -> SalvageReport:
         """Salvage segment by segment; all workers see the target, which appears when all of it is on disk."""
+        from store_core.files.store_path import store_roots
         from store_core.snapshot.log import Log
         from store_core.store.new_directory import places_beside
-        from store_core.store.segment_salvage import PIECES, NewLog, SalvageOutput
+        from store_core.store.segment_salvage import PIECES, NewLog, SalvageOutput, plan_salvage
 
+        source = str(store_roots(store.paths)[0])
         if self.into is None:
-            return engine.run(SalvageJob(store.paths, None))
+            parts, notes = plan_salvage(store.paths)
+            return _report(source, notes, None, engine.run(SalvageJob(parts, None)))
         with SalvageOutput(*places_beside(Path(self.into), "salvage", store.paths), self.kind) as output:
-            job = SalvageJob(store.paths, output)
-            report = engine.run(job)
+            parts, notes = plan_salvage(store.paths)
+            report = _report(source, notes, output, engine.run(SalvageJob(parts, output)))
             if output.format is SalvageFormat.STORE:
                 with NewLog(output.work, Log.of(store.paths).usual_size) as log:
-                    for part in job.parts:
+                    for part in parts:
                         piece = output.piece_path(part.segment.start_offset)
                         log.append(piece)
                         piece.unlink()
@@ -76,23 +79,11 @@ class Salvage(Answer["SalvageReport"]):
 salvage = function_of(Salvage)
 
 
-class SalvageJob:
-    """Salvages a log segment by segment; see `store_core.store.parts.Job`.
+@dataclass(frozen=True)
+class SalvageJob(EachPart["SalvagePart", "SegmentSalvage"]):
+    """Salvages a log segment by segment."""
 
-    * `output`: None if nothing is to be written.
-    """
-
-    def __init__(self, source: StorePaths, output: SalvageOutput | None) -> None:
-        from store_core.files.store_path import store_roots
-        from store_core.store.segment_salvage import plan_salvage
-
-        self.output = output
-        self.source = str(store_roots(source)[0])
-        self.parts, self.notes = plan_salvage(source)
-
-    def plan(self) -> Sequence[SalvagePart]:
-        """Return the segments."""
-        return self.parts
+    output: SalvageOutput | None  # None if nothing is to be written
 
     def run(self, part: SalvagePart) -> SegmentSalvage:
         """Salvage a segment, and write its records."""
@@ -105,10 +96,6 @@ class SalvageJob:
         else:
             write_piece(self.output, part.segment.start_offset, found)
         return found
-
-    def merge(self, partials: Iterable[SegmentSalvage]) -> SalvageReport:
-        """Make the report."""
-        return _report(self, list(partials))
 
 
 # ---- the report
@@ -123,15 +110,16 @@ def _store_note(store: Path) -> str:
     )
 
 
-def _report(job: SalvageJob, found: list[SegmentSalvage]) -> SalvageReport:
+def _report(
+    source: str, notes: Sequence[str], output: SalvageOutput | None, found: list[SegmentSalvage]
+) -> SalvageReport:
     tiles = _with_holes([tile for each in found for tile in each.tiles])
     grades: Counter[tuple[str, str]] = sum((each.grades for each in found), Counter())
     records = [tile for tile in tiles if tile.kind is TileKind.RECORDS]
     lost = [tile for tile in tiles if tile.kind is TileKind.LOST]
-    output = job.output
     new_store = output.target if output is not None and output.format is SalvageFormat.STORE else None
     facts = SalvageFacts(
-        source=job.source,
+        source=source,
         begin=tiles[0].begin if tiles else 0,
         end=tiles[-1].end if tiles else 0,
         into=None if output is None else str(output.target),
@@ -146,7 +134,7 @@ def _report(job: SalvageJob, found: list[SegmentSalvage]) -> SalvageReport:
         lost_ranges=len(lost),
         lost_bytes=_size(lost),
         missing_bytes=_size([tile for tile in tiles if tile.kind is TileKind.MISSING]),
-        notes=(*job.notes, *([_store_note(new_store)] if new_store is not None else [])),
+        notes=(*notes, *([_store_note(new_store)] if new_store is not None else [])),
     )
     rows = {
         "lost": [{**_row(tile), "bytes": tile.end - tile.begin, "reason": tile.reason} for tile in lost],

@@ -189,6 +189,14 @@ class Redacted:
     rows: list[Row] = field(default_factory=list)
     refused_rows: list[Row] = field(default_factory=list)
 
+    @classmethod
+    def of(cls, parts: Iterable[Redacted]) -> Redacted:
+        """Add up what was done in some ranges."""
+        done = cls()
+        for each in parts:
+            done.join(each)
+        return done
+
     def join(self, other: Redacted) -> None:
         """Add what was done in a later range."""
         self.counts += other.counts
@@ -199,17 +207,12 @@ class Redacted:
         self.refused_rows = [*self.refused_rows, *other.refused_rows][:MOST_ROWS]
 
 
-@dataclass(frozen=True, slots=True)
-class RedactJob:
-    """Redacts the messages of each range of a copy; see `store_core.store.parts.Job`. Twice is as good as once."""
+@dataclass(frozen=True)
+class RedactJob(EachPart["ReadRange", Redacted]):
+    """Redacts the messages of each range of a copy. Twice is as good as once."""
 
-    ranges: tuple[ReadRange, ...]  # of the copy
     options: ReadOptions
     redaction: Redaction
-
-    def plan(self) -> Sequence[ReadRange]:
-        """Return the ranges."""
-        return self.ranges
 
     def run(self, part: ReadRange) -> Redacted:
         """Redact the messages of a range."""
@@ -222,13 +225,6 @@ class RedactJob:
                 done.counts += ScanCounts.of(messages, damage)
                 for row in _rows(messages):
                     self._redact(row, file, part.segment.start_offset, done)
-        return done
-
-    def merge(self, partials: Iterable[Redacted]) -> Redacted:
-        """Add up what was done."""
-        done = Redacted()
-        for each in partials:
-            done.join(each)
         return done
 
     def _redact(self, row: Row, file: OpenFile, start_offset: int, done: Redacted) -> None:

@@ -68,7 +68,7 @@ class Redact(Answer["RedactReport"]):
         Queues, index and offsets stay valid, since no record moves and no property changes; checksums are computed
         again.
         """
-        from store_core.answers.redaction import FileJob, Redaction, RedactJob
+        from store_core.answers.redaction import FileJob, Redacted, Redaction, RedactJob
         from store_core.snapshot.log import Log
         from store_core.store.new_directory import NewDirectory, copy_store, files_below, named_places, places_beside
 
@@ -82,13 +82,13 @@ class Redact(Answer["RedactReport"]):
             copy_store(root, copy.work)
             _check_unlocked(root)
             ranges = _ranges_of(root, copy.work)
-            done = engine.run(RedactJob(ranges, _options(), redaction))
+            done = Redacted.of(engine.run(RedactJob(ranges, _options(), redaction)))
             refused = [*_damage(done), *done.refused_rows]
             _check_chosen(root, redaction, done, is_whole=not refused)
             facts = _facts(root, redaction, done)
             if refused or not done.messages:
                 return _report(facts, done, refused)
-            again = engine.run(RedactJob(ranges, _options(), redaction))
+            again = Redacted.of(engine.run(RedactJob(ranges, _options(), redaction)))
             names = tuple(path.relative_to(copy.work).as_posix() for path in files_below(copy.work))
             files = engine.run(FileJob(names, copy.work, redaction))
             refused = [*_left(again), *(row for each in files for row in _found_in(each))]
