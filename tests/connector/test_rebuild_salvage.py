@@ -174,16 +174,6 @@ def test_without_salvage_the_log_ends_at_damage_and_the_report_says_what_follows
     assert not report.missing_count
 
 
-def test_a_whole_log_gives_the_same_with_and_without_salvage(tmp_path: Path) -> None:
-    store = log_of(120).write(tmp_path / "store", preallocated=1)
-    rebuild_here(store, tmp_path / "expected", replace(RULES, is_salvaged=False))
-    report = rebuild_here(store, tmp_path / "found", RULES)
-
-    assert not report.is_damaged
-    assert queue_files(tmp_path / "expected") == queue_files(tmp_path / "found")
-    assert index_files(tmp_path / "expected") == index_files(tmp_path / "found")
-
-
 @pytest.mark.golden
 def test_rocketmqs_stores_give_the_same_with_salvage(golden_store: UnpackedStore, tmp_path: Path) -> None:
     rules = golden_rules(golden_store)

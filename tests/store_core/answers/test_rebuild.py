@@ -52,15 +52,6 @@ def scratch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def damage(store: Path) -> Path:
-    """Overwrite a record in the middle of the first segment."""
-    log = min((store / "commitlog").iterdir())
-    data = bytearray(log.read_bytes())
-    data[4:8] = b"\xff\xff\xff\xff"
-    log.write_bytes(data)
-    return store
-
-
 def unlocked(store: Path) -> dict[str, bytes | None]:
     """Return every file except the lock, which each writer creates and removes."""
     return {name: data for name, data in every_file(store).items() if name != "lock"}
