@@ -54,10 +54,6 @@ def test_murmur_gives_published_values(data: bytes, value: int) -> None:
     assert value == murmur3_128(data)
 
 
-def test_the_default_sizes_are_those_of_a_broker() -> None:
-    assert (112, 3) == (BloomFilter().m, BloomFilter().k)
-
-
 @pytest.mark.parametrize(
     ("rate", "number", "m", "k"), [(10, 128, 616, 4), (1, 1, 16, 7), (50, 8, 16, 1), (99, 1, 8, 1)]
 )
@@ -155,28 +151,27 @@ def asked(data: ConsumerFilterData | None, ext: Ext | None, subscription: Subscr
     return ExpressionMessageFilter(subscription, data).is_matched_by_consume_queue(CODE, ext)
 
 
-def test_the_map_decides_if_it_is_there_and_younger_than_the_consumer() -> None:
-    assert asked(consumer(), Ext(bit_map=HIT))
-    assert not asked(consumer(), Ext(bit_map=MISS))
-
-
 @pytest.mark.parametrize(
-    ("data", "ext"),
+    ("matches", "data", "ext"),
     [
-        (None, Ext(bit_map=MISS)),
-        (replace(consumer(), compiled=None), Ext(bit_map=MISS)),
-        (replace(consumer(), bloom=None), Ext(bit_map=MISS)),
-        (replace(consumer(), bloom=BloomFilter(10, 128).generate("g1", "TopicA")), Ext(bit_map=MISS)),
-        (consumer(), None),
-        (consumer(), Ext()),
-        (consumer(), Ext(bit_map=MISS + b"\0")),
-        (consumer(), Ext(bit_map=MISS[:-1])),
-        (consumer(), Ext(BORN, MISS)),
+        (True, consumer(), Ext(bit_map=HIT)),
+        (False, consumer(), Ext(bit_map=MISS)),
+        # what the map does not tell
+        (True, None, Ext(bit_map=MISS)),
+        (True, replace(consumer(), compiled=None), Ext(bit_map=MISS)),
+        (True, replace(consumer(), bloom=None), Ext(bit_map=MISS)),
+        (True, replace(consumer(), bloom=BloomFilter(10, 128).generate("g1", "TopicA")), Ext(bit_map=MISS)),
+        (True, consumer(), None),
+        (True, consumer(), Ext()),
+        (True, consumer(), Ext(bit_map=MISS + b"\0")),
+        (True, consumer(), Ext(bit_map=MISS[:-1])),
+        (True, consumer(), Ext(BORN, MISS)),
     ],
-    ids=["no data", "not compiled", "no bits", "other bits", "no ext", "no map", "longer", "shorter", "older"],
 )
-def test_what_the_map_does_not_tell_matches(data: ConsumerFilterData | None, ext: Ext | None) -> None:
-    assert asked(data, ext)
+def test_the_map_decides_if_it_is_there_and_younger_than_the_consumer(
+    data: ConsumerFilterData | None, ext: Ext | None, *, matches: bool
+) -> None:
+    assert matches == asked(data, ext)
 
 
 def test_tags_are_compared_by_their_code() -> None:
@@ -233,36 +228,33 @@ def retry_filter(subscription: SubscriptionData, release: str = "5.3") -> Expres
 RETRY = SubscriptionData.build("%RETRY%g1", "a = 5", "SQL92")
 
 
-def test_a_retry_is_judged_by_what_is_registered_for_its_own_topic() -> None:
-    judge = retry_filter(RETRY)
-
-    assert judge.is_matched_by_commit_log(record(a="5", RETRY_TOPIC="TopicA"))
-    assert not judge.is_matched_by_commit_log(record(a="5", RETRY_TOPIC="TopicB"))
-    assert judge.is_matched_by_commit_log(record(a="5", RETRY_TOPIC="TopicC"))
-    assert judge.is_matched_by_commit_log(record(a="7"))
+BY_TAG = SubscriptionData.build("%RETRY%g1", "*")
 
 
-def test_any_other_topic_is_judged_by_its_own_registration() -> None:
-    assert not retry_filter(SQL).is_matched_by_commit_log(record(a="5", RETRY_TOPIC="TopicA"))
-
-
-@pytest.mark.parametrize(("topic", "release", "matches"), [
-    ("%RETRY%g1+TopicA", "5.3", False),
-    ("%RETRY%g1+TopicA", "4.9", True),
-    ("%RETRY%g1+", "5.3", True),
-    ("%RETRY%g1+a+b", "5.3", True),
-])  # fmt: skip
-def test_the_group_is_cut_out_of_the_retry_topic(topic: str, release: str, *, matches: bool) -> None:
-    judge = retry_filter(replace(RETRY, topic=topic), release)
-
-    assert matches == judge.is_matched_by_commit_log(record(a="5", RETRY_TOPIC="TopicB"))
-
-
-@pytest.mark.parametrize(("release", "matches"), [("4.3", False), ("4.9", False), ("5.3", True)])
-def test_retries_subscribed_by_tag_are_judged_up_to_4_9(release: str, *, matches: bool) -> None:
-    judge = retry_filter(SubscriptionData.build("%RETRY%g1", "*"), release)
-
-    assert matches == judge.is_matched_by_commit_log(record(a="5", RETRY_TOPIC="TopicB"))
+@pytest.mark.parametrize(
+    ("matches", "subscription", "release", "properties"),
+    [
+        (True, RETRY, "5.3", {"a": "5", "RETRY_TOPIC": "TopicA"}),
+        (False, RETRY, "5.3", {"a": "5", "RETRY_TOPIC": "TopicB"}),
+        (True, RETRY, "5.3", {"a": "5", "RETRY_TOPIC": "TopicC"}),
+        (True, RETRY, "5.3", {"a": "7"}),
+        # any other topic, by its own registration
+        (False, SQL, "5.3", {"a": "5", "RETRY_TOPIC": "TopicA"}),
+        # the group is cut out of the topic
+        (False, replace(RETRY, topic="%RETRY%g1+TopicA"), "5.3", {"a": "5", "RETRY_TOPIC": "TopicB"}),
+        (True, replace(RETRY, topic="%RETRY%g1+TopicA"), "4.9", {"a": "5", "RETRY_TOPIC": "TopicB"}),
+        (True, replace(RETRY, topic="%RETRY%g1+"), "5.3", {"a": "5", "RETRY_TOPIC": "TopicB"}),
+        (True, replace(RETRY, topic="%RETRY%g1+a+b"), "5.3", {"a": "5", "RETRY_TOPIC": "TopicB"}),
+        # subscribed by tag, judged up to 4.9
+        (False, BY_TAG, "4.3", {"a": "5", "RETRY_TOPIC": "TopicB"}),
+        (False, BY_TAG, "4.9", {"a": "5", "RETRY_TOPIC": "TopicB"}),
+        (True, BY_TAG, "5.3", {"a": "5", "RETRY_TOPIC": "TopicB"}),
+    ],
+)
+def test_a_retry_is_judged_by_what_is_registered_for_its_own_topic(
+    subscription: SubscriptionData, release: str, properties: dict[str, str], *, matches: bool
+) -> None:
+    assert matches == retry_filter(subscription, release).is_matched_by_commit_log(record(**properties))
 
 
 def test_both_are_filters() -> None:
@@ -323,38 +315,26 @@ def test_what_is_no_expression_is_not_registered(expression: str, kind: str, fil
     assert {"filterDataByTopic": {}} == filters.encode()
 
 
-@pytest.mark.parametrize("version", [0, 1])
-def test_what_is_not_newer_changes_nothing(version: int, filters: Filters) -> None:
-    filters.add("a > 5", 1)
-    before = filters.one()
-    filters.clock.advance(1)
-
-    assert not filters.add("a > 6", version)
-    assert before == filters.one()
-
-
-def test_a_newer_expression_is_born_when_it_comes(filters: Filters) -> None:
-    filters.add("a > 5", 1)
-    filters.clock.advance(1)
-
-    assert filters.add("a > 6", 2)
-    assert ("a > 6", filters.clock.wall_ms) == (filters.one().expression, filters.one().born_time)
-
-
-def test_a_newer_version_of_the_same_expression_keeps_its_birth(filters: Filters) -> None:
+@pytest.mark.parametrize(
+    ("expression", "version", "is_taken", "left"),
+    [
+        ("a > 6", 0, False, ("a > 5", 1, 0)),
+        ("a > 6", 1, False, ("a > 5", 1, 0)),
+        ("a > 6", 2, True, ("a > 6", 2, 1000)),
+        ("a > 5", 2, True, ("a > 5", 2, 0)),
+        ("a >", 2, False, None),
+    ],
+)
+def test_a_newer_version_counts_and_is_born_when_its_expression_comes(
+    expression: str, version: int, is_taken: bool, left: tuple[str, int, int] | None, filters: Filters
+) -> None:
     filters.add("a > 5", 1)
     born = filters.one().born_time
     filters.clock.advance(1)
 
-    assert filters.add("a > 5", 2)
-    assert (2, born) == (filters.one().client_version, filters.one().born_time)
-
-
-def test_a_newer_one_that_does_not_compile_takes_the_old_one_with_it(filters: Filters) -> None:
-    filters.add("a > 5", 1)
-
-    assert not filters.add("a >", 2)
-    assert filters.get("TopicA", "g1") is None
+    assert is_taken == filters.add(expression, version)
+    found = filters.get("TopicA", "g1")
+    assert left == (found and (found.expression, found.client_version, found.born_time - born))
 
 
 @pytest.mark.parametrize("version", [1, 2])
