@@ -27,7 +27,6 @@ from store_core.queue.index_format import (
     IndexHeader,
     IndexSlots,
     build_entries,
-    index_file_size,
     time_diff,
 )
 from tests.store_core.fakes import FaultyFileSystem
@@ -47,33 +46,6 @@ def _new(directory: Path, of: QueueRules, disk: FaultyFileSystem | None = None) 
 def _entries(file: IndexFile, of: QueueRules) -> list[tuple[int, ...]]:
     data = file.path.read_bytes()[INDEX_HEADER_SIZE + 4 * of.max_hash_slot_num :]
     return list(struct.iter_unpack(">iqii", data))
-
-
-def test_default_files_have_rocketmqs_size() -> None:
-    assert 420_000_040 == index_file_size(rules(5_000_000, 20_000_000))
-
-
-def test_puts_make_the_bytes_that_rocketmq_made(tmp_path: Path) -> None:
-    # 5.3.3 with 10 slots and 6 entries: keys k1 and k2 of messages at 0, 123 and 246, within 18 ms.
-    of = rules(10, 6)
-    file = _new(tmp_path, of)
-    times = {0: 0x1A1FD5F5477, 123: 0x1A1FD5F5480, 246: 0x1A1FD5F5489}
-    taken = [file.put_key(f"TopicA#{key}", offset, time) for offset, time in times.items() for key in ("k1", "k2")]
-    file.write_back()
-
-    assert [True] * 5 + [False] == taken
-    assert IndexHeader(times[0], times[246], 0, 246, 2, 6) == IndexHeader.from_bytes(file.path.read_bytes())
-    slots = np.frombuffer(file.path.read_bytes(), ">i4", of.max_hash_slot_num, INDEX_HEADER_SIZE)
-    assert [0] * 8 + [4, 5] == sorted(slots)
-    first, second = 0x717125C9, 0x717125C8
-    assert [
-        (0, 0, 0, 0),
-        (first, 0, 0, 0),
-        (second, 0, 0, 0),
-        (first, 123, 0, 1),
-        (second, 123, 0, 2),
-        (first, 246, 0, 3),
-    ] == _entries(file, of)
 
 
 @pytest.mark.parametrize(("release", "count"), [("4.3", 12), ("4.9", 3), ("5.3", 3)])
@@ -134,21 +106,6 @@ def test_files_are_sparse(tmp_path: Path) -> None:
     assert file.path.stat().st_blocks * 512 < 100_000
 
 
-def test_what_was_put_is_found_before_and_after_it_is_on_disk(tmp_path: Path) -> None:
-    of = rules(3, 50)
-    file = _new(tmp_path, of)
-    for number in range(20):
-        file.put_key(f"T#{number % 4}", number * 10, _BEGIN + number)
-    before = file.select_physical_offsets("T#1", 64, *ALWAYS)
-    file.flush()
-    file.close()
-    loaded = IndexFile.load(file.path, of, OsFileSystem())
-
-    assert [170, 130, 90, 50, 10] == before
-    assert before == loaded.select_physical_offsets("T#1", 64, *ALWAYS)
-    assert [170, 130] == loaded.select_physical_offsets("T#1", 2, *ALWAYS)
-
-
 def test_times_are_known_by_the_second_from_the_files_begin(tmp_path: Path) -> None:
     file = _new(tmp_path, rules(3, 50))
     for number, time in enumerate([_BEGIN, _BEGIN + 1_500, _BEGIN + 2_100]):
@@ -156,19 +113,6 @@ def test_times_are_known_by_the_second_from_the_files_begin(tmp_path: Path) -> N
 
     assert [1] == file.select_physical_offsets("T#a", 64, _BEGIN + 1_000, _BEGIN + 1_999)
     assert [] == file.select_physical_offsets("T#a", 64, _BEGIN + 1_200, _BEGIN + 1_700)
-
-
-def test_a_loaded_file_goes_on_where_it_ended(tmp_path: Path) -> None:
-    of = rules(3, 50)
-    whole, halves = _new(tmp_path / "whole", of), _new(tmp_path / "halves", of)
-    for number in range(10):
-        whole.put_key(f"T#{number % 4}", number, _BEGIN)
-        halves.put_key(f"T#{number % 4}", number, _BEGIN)
-        halves.flush()
-        halves = IndexFile.load(halves.path, of, FaultyFileSystem())
-    whole.flush()
-
-    assert whole.path.read_bytes() == halves.path.read_bytes()
 
 
 def test_a_write_that_fails_puts_nothing(tmp_path: Path) -> None:

@@ -11,15 +11,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError
-from store_core.format.java import hash_code
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
-from store_core.queue.index_format import IndexHeader
 from store_core.queue.index_service import IndexService, index_file_name, next_index_file_name
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.queue.index_builders import ALWAYS, contents, index_service, request, requests, rules
@@ -88,25 +85,6 @@ def test_every_key_of_every_message_that_comes_in_order_is_found(
             assert expected.get(key, []) == _found(index, key, max_num=1000)
 
 
-def test_uniq_key_comes_first_and_empty_keys_are_none(tmp_path: Path) -> None:
-    index = index_service(tmp_path, rules(10, 50))
-    index.build_index(request(0, "  a  b ", unique_key="u"))
-    hashes = [hash_code(key) for key in ("T#u", "T#a", "T#b")]
-    data = np.frombuffer(contents(index)[0][1], ">i4", 15, 40 + 40 + 20)
-
-    assert hashes == data.reshape(3, 5)[:, 0].tolist()
-
-
-@pytest.mark.parametrize(("sys_flag", "found"), [(0, [0]), (4, [0]), (8, [0]), (12, [])])
-def test_prepared_messages_are_indexed_and_rolled_back_ones_are_not(
-    sys_flag: int, found: list[int], tmp_path: Path
-) -> None:
-    index = index_service(tmp_path, rules(10, 50))
-    index.build_index(request(0, "k", sys_flag=sys_flag))
-
-    assert found == _found(index)
-
-
 def test_a_message_without_keys_makes_the_first_file_and_the_next_after_a_full_one(tmp_path: Path) -> None:
     index = index_service(tmp_path, rules(10, 3))
     counts = []
@@ -117,27 +95,16 @@ def test_a_message_without_keys_makes_the_first_file_and_the_next_after_a_full_o
     assert [[1], [3], [3, 1], [3, 2]] == counts
 
 
-def test_a_message_at_the_end_of_the_index_is_put_again_and_one_before_is_not(tmp_path: Path) -> None:
-    index = index_service(tmp_path, rules(10, 50))
-    for offset in (100, 200, 200, 100, -1):
-        index.build_index(request(offset, "k"))
-
-    assert [200, 200, 100] == _found(index)
-
-
-def test_an_index_that_is_switched_off_makes_no_file(tmp_path: Path) -> None:
+def test_an_index_that_is_switched_off_makes_no_file_and_hashes_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed: list[object] = []
+    monkeypatch.setattr(RequestBatch, "index_hashes", hashed.append)
     index = index_service(tmp_path / "index", rules(10, 50, is_index_enabled=False))
     index.build_index(request(0, "k"))
     index.build_indexes(RequestBatch([request(0, "k")]))
 
     assert not index.directory.exists()
-
-
-def test_an_index_that_is_switched_off_hashes_no_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    hashed: list[object] = []
-    monkeypatch.setattr(RequestBatch, "index_hashes", hashed.append)
-    index_service(tmp_path / "index", rules(10, 50, is_index_enabled=False)).build_indexes(RequestBatch([request(0)]))
-
     assert hashed == []
 
 
@@ -208,18 +175,6 @@ def test_a_new_file_takes_no_name_that_is_there(tmp_path: Path) -> None:
 
     assert "20231114221320001" == index.files[0].path.name
     assert b"not ours" == tmp_path.joinpath("20231114221320000").read_bytes()
-
-
-def test_loading_gives_the_index_back(tmp_path: Path) -> None:
-    index = index_service(tmp_path, rules(10, 4))
-    _fill(index, 8)
-    index.close()
-    loaded = index_service(tmp_path, rules(10, 4))
-
-    assert () == loaded.load(last_exit_ok=True, index_msg_timestamp=0)
-    assert _found(index) == _found(loaded) == [700, 600, 500, 400, 300, 200, 100, 0]
-    assert [40 + 40 + 80] * 3 == [path.stat().st_size for path in sorted(tmp_path.rglob("*")) if path.is_file()]
-    assert 700 == loaded.end_physical_offset
 
 
 def test_after_an_abnormal_exit_files_later_than_the_checkpoint_are_deleted(tmp_path: Path) -> None:
@@ -357,12 +312,6 @@ def test_a_write_that_fails_ends_the_index_before_the_message(is_bulk: bool, tmp
 def test_sizes_that_make_no_file_are_refused(slots: int, entries: int, tmp_path: Path) -> None:
     with pytest.raises(InvalidOptionError, match="make no index file"):
         index_service(tmp_path, rules(slots, entries))
-
-
-def test_headers_survive_their_bytes() -> None:
-    header = IndexHeader(1, -2, 3, 2**63 - 1, -5, 6)
-
-    assert header == IndexHeader.from_bytes(header.to_bytes())
 
 
 _KEYS: Final = ("a", "b", "c", "d", "e")
