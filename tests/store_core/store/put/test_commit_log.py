@@ -5,17 +5,15 @@ from __future__ import annotations
 
 import errno
 import threading
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pytest
 
-from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.errors import InvalidOptionError
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, Message, PutMessageStatus
 from store_core.format.record.decode import client_batch
-from tests.store_core.fakes import FaultyFileSystem
-from tests.store_core.store.logs import FILE_SIZE, Log, message, messages_of
+from tests.store_core.store.logs import FILE_SIZE, Log, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -39,30 +37,6 @@ def appended(result: PutMessageResult) -> AppendMessageResult:
 
 
 # ---- what is added to a message
-
-
-def test_result_tells_where_the_message_is(log: Log) -> None:
-    log.put_message(message())
-    result = log.put_message(message(b"other", queue_id=3))
-
-    assert (PutMessageStatus.PUT_OK, True) == (result.status, result.is_ok)
-    assert appended(result) == AppendMessageResult(
-        AppendMessageStatus.PUT_OK,
-        wrote_offset=HEAD + 4,
-        wrote_bytes=HEAD + 5,
-        msg_id="7F00000100002A9F0000000000000065",
-        store_timestamp=log.clock.wall_ms,
-        logics_offset=0,
-    )
-
-
-def test_record_in_the_second_file_has_absolute_offset_and_queue_index(log: Log) -> None:
-    for body in (b"x" * 3000, b"y" * 3000):
-        log.put_message(message(body))
-
-    second = log.messages[1]
-    assert (FILE_SIZE, 1) == (second.physical_offset, second.queue_offset)
-    assert f"{FILE_SIZE:020d}" in log.files
 
 
 def test_store_time_is_that_inside_the_lock_and_born_time_that_of_the_call(log: Log) -> None:
@@ -96,13 +70,6 @@ def test_file_store_time_is_that_of_its_last_record(log: Log) -> None:
     assert log.clock.wall_ms == log.log.mapped_file_queue.mapped_files[0].store_timestamp
 
 
-def test_indexes_count_by_topic_and_queue(log: Log) -> None:
-    for topic, queue_id in [("a", 0), ("a", 1), ("a", 0), ("b", 0), ("a", 0)]:
-        log.put_message(message(topic=topic, queue_id=queue_id))
-
-    assert [0, 0, 1, 0, 2] == [stored.queue_offset for stored in log.messages]
-
-
 @pytest.mark.parametrize(("sys_flag", "next_offset"), [(0, 2), (4, 1), (8, 2), (12, 1)])
 def test_prepared_and_rolled_back_messages_take_no_index(log: Log, sys_flag: int, next_offset: int) -> None:
     log.put_message(message())
@@ -110,26 +77,6 @@ def test_prepared_and_rolled_back_messages_take_no_index(log: Log, sys_flag: int
 
     assert (1 if next_offset == 2 else 0) == log.messages[1].queue_offset == appended(result).logics_offset
     assert next_offset == log.log.queue_offsets.next_offset("orders", 0)
-
-
-@pytest.mark.parametrize("left", range(17))
-def test_file_is_closed_when_a_blank_record_would_not_fit_behind(log: Log, left: int) -> None:
-    record = HEAD + 100
-    log.put_message(message(b"f" * (FILE_SIZE - record - left - HEAD)))
-    result = log.put_message(message(b"x" * 100))
-
-    fits = left >= 8
-    first = log.files[f"{0:020d}"]
-    if fits:
-        assert FILE_SIZE - record - left == appended(result).wrote_offset
-        assert bytes(left) == first[FILE_SIZE - left :]
-    else:
-        room = record + left
-        assert FILE_SIZE == appended(result).wrote_offset
-        assert room.to_bytes(4) + BLANK + bytes(room - 8) == first[FILE_SIZE - room :]
-    assert [(FILE_SIZE - record - left) if fits else FILE_SIZE] == [
-        stored.physical_offset for stored in log.messages[1:]
-    ]
 
 
 def test_full_file_is_followed_by_a_new_one(log: Log) -> None:
@@ -402,32 +349,3 @@ def test_delayed_messages_of_4x_count_for_the_schedule_topic(tmp_path: Path) -> 
     assert ("SCHEDULE_TOPIC_XXXX", 2) == (stored.topic, stored.queue_id)
     assert {"REAL_TOPIC": "orders", "REAL_QID": "7", "DELAY": "3"} == stored.properties
     assert ["SCHEDULE_TOPIC_XXXX"] == list(log.log.stats.put_message_topic_times)
-
-
-def test_bare_log_of_5x_leaves_delayed_messages_alone(log: Log) -> None:
-    log.put_message(message(delay_level=3))
-
-    assert "orders" == log.messages[0].topic
-
-
-def test_reading_the_files_needs_nothing_of_the_log(log: Log, tmp_path: Path) -> None:
-    log.put_message(message(keys=["k1", "k2"], tags="TagA", properties={"a": "b"}))
-
-    assert {"KEYS": "k1 k2", "TAGS": "TagA", "a": "b"} == messages_of(tmp_path)[0].properties
-
-
-@pytest.mark.parametrize("flush_disk_type", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_puts_go_on_when_a_full_disk_has_room_again(
-    flush_disk_type: Literal["SYNC_FLUSH", "ASYNC_FLUSH"], tmp_path: Path
-) -> None:
-    disk = FaultyFileSystem()
-    config = MessageStoreConfig(mapped_file_size_commit_log=1 << 16, flush_disk_type=flush_disk_type)
-    with DefaultMessageStore.open(tmp_path, config, file_system=disk) as store:
-        disk.free_blocks = 0
-        full = [store.put_message(message(bytes(5000))).status for _ in range(2)]
-        disk.heal()
-        after = [store.put_message(message(bytes(5000))).status for _ in range(2)]
-
-    assert [PutMessageStatus.UNKNOWN_ERROR] * 2 == full
-    assert [PutMessageStatus.PUT_OK] * 2 == after
-    assert 2 == len(messages_of(tmp_path / "commitlog"))

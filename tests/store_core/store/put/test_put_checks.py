@@ -74,15 +74,6 @@ def test_store_that_is_shut_down_or_not_writeable_or_busy_refuses(
     assert expected is refusing.batch_status(client_batch([message()]))
 
 
-@ALL
-def test_slave_refuses(store: Callable[..., Store], release: str) -> None:
-    assert UNAVAILABLE is store(release=release, broker_role="SLAVE").status(message())
-
-
-def test_slave_that_duplicates_takes_messages_in_5_3(store: Callable[..., Store]) -> None:
-    assert OK is store(broker_role="SLAVE", duplication_enable=True).status(message())
-
-
 def test_bare_store_of_5_3_checks_none_of_this(store: Callable[..., Store]) -> None:
     bare = store(hooks=False)
     bare.state.is_writeable = False
@@ -102,24 +93,37 @@ def test_order_of_checks_is_that_of_the_release(
 
 # ---- the message
 
+LARGE: dict[str, Any] = {"mapped_file_size_commit_log": 1 << 17}
+EXCEEDED = PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+
 
 @pytest.mark.parametrize(
-    ("release", "topic", "expected"),
+    ("expected", "settings", "sent"),
     [
-        ("4.3", "t" * 127, OK),
-        ("4.3", "t" * 128, ILLEGAL),
-        ("4.9", "%RETRY%" + "g" * 121, ILLEGAL),
-        ("4.9", "é" * 63, OK),
-        ("5.3", "t" * 127, OK),
-        ("5.3", "t" * 128, ILLEGAL),
-        ("5.3", "é" * 64, ILLEGAL),
-        ("5.3", "%RETRY%" + "g" * 193, OK),
-        ("5.3", "%RETRY%" + "g" * 248, OK),
-        ("5.3", "%RETRY%" + "g" * 249, ILLEGAL),
+        (OK, {"release": "4.3"}, message(topic="t" * 127)),
+        (ILLEGAL, {"release": "4.3"}, message(topic="t" * 128)),
+        (ILLEGAL, {"release": "4.9"}, message(topic="%RETRY%" + "g" * 121)),
+        (OK, {"release": "4.9"}, message(topic="é" * 63)),
+        (OK, {}, message(topic="t" * 127)),
+        (ILLEGAL, {}, message(topic="t" * 128)),
+        (ILLEGAL, {}, message(topic="é" * 64)),
+        (OK, {}, message(topic="%RETRY%" + "g" * 248)),
+        (ILLEGAL, {}, message(topic="%RETRY%" + "g" * 249)),
+        *[(UNAVAILABLE, {"release": release, "broker_role": "SLAVE"}, message()) for release in ("4.3", "4.9", "5.3")],
+        (OK, {"broker_role": "SLAVE", "duplication_enable": True}, message()),
+        # a body that is missing is stored empty
+        (OK, {"release": "4.3"}, Message("orders", None)),
+        (OK, {"release": "4.9"}, Message("orders", None)),
+        (ILLEGAL, {}, Message("orders", None)),
+        # few characters and many bytes meet the encoder
+        (EXCEEDED, LARGE | {"release": "4.9"}, message(b"", properties_string="é" * 20_000)),
+        (EXCEEDED, LARGE | {"release": "4.9"}, message(b"", properties={"a": "é" * 20_000})),
     ],
 )
-def test_topics_are_limited(store: Callable[..., Store], release: str, topic: str, expected: PutMessageStatus) -> None:
-    assert expected is store(release=release).status(message(topic=topic))
+def test_a_message_is_taken_or_refused_as_the_release_has_it(
+    store: Callable[..., Store], expected: PutMessageStatus, settings: dict[str, Any], sent: Message
+) -> None:
+    assert expected is store(**settings).status(sent)
 
 
 def test_longest_topics_are_version_2(store: Callable[..., Store]) -> None:
@@ -129,21 +133,7 @@ def test_longest_topics_are_version_2(store: Callable[..., Store]) -> None:
     assert -626843477 == taken.log.messages[0].magic_code
 
 
-@pytest.mark.parametrize(("release", "expected"), [("4.3", OK), ("4.9", OK), ("5.3", ILLEGAL)])
-def test_missing_body_is_stored_empty_by_4x(
-    store: Callable[..., Store], release: str, expected: PutMessageStatus
-) -> None:
-    assert expected is store(release=release).status(Message("orders", None))
-
-
-@pytest.mark.parametrize(
-    ("release", "expected"),
-    [
-        ("4.3", PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
-        ("4.9", ILLEGAL),
-        ("5.3", PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
-    ],
-)
+@pytest.mark.parametrize(("release", "expected"), [("4.3", EXCEEDED), ("4.9", ILLEGAL), ("5.3", EXCEEDED)])
 @pytest.mark.parametrize(
     "more",
     [{"properties_string": "x" * 32768}, {"properties_string": b"x" * 32768}, {"properties": {"a": "x" * 32768}}],
@@ -151,16 +141,7 @@ def test_missing_body_is_stored_empty_by_4x(
 def test_long_properties_are_refused(
     store: Callable[..., Store], release: str, expected: PutMessageStatus, more: dict[str, Any]
 ) -> None:
-    assert expected is store(release=release, mapped_file_size_commit_log=1 << 17).status(message(b"", **more))
-
-
-@pytest.mark.parametrize("more", [{"properties_string": "é" * 20_000}, {"properties": {"a": "é" * 20_000}}])
-def test_properties_of_few_characters_and_many_bytes_meet_the_encoder(
-    store: Callable[..., Store], more: dict[str, Any]
-) -> None:
-    result = store(release="4.9", mapped_file_size_commit_log=1 << 17).status(message(b"", **more))
-
-    assert PutMessageStatus.PROPERTIES_SIZE_EXCEEDED is result
+    assert expected is store(**LARGE, release=release).status(message(b"", **more))
 
 
 @OLD
@@ -211,12 +192,23 @@ def test_delayed_messages_wait_in_the_queue_of_their_level(
 
 
 @ALL
-@pytest.mark.parametrize(("sys_flag", "topic"), [(4, "orders"), (12, "orders"), (8, "SCHEDULE_TOPIC_XXXX")])
-def test_of_a_transaction_s_messages_only_the_committed_are_delayed(
-    store: Callable[..., Store], release: str, sys_flag: int, topic: str
+@pytest.mark.parametrize(
+    ("topic", "sent"),
+    [
+        # of a transaction's messages only the committed
+        ("orders", message(delay_level=3, sys_flag=4)),
+        ("orders", message(delay_level=3, sys_flag=12)),
+        ("SCHEDULE_TOPIC_XXXX", message(delay_level=3, sys_flag=8)),
+        # no level
+        ("orders", message(properties={"DELAY": "0"})),
+        ("orders", message(properties={"DELAY": "-1"})),
+    ],
+)
+def test_not_every_message_with_a_delay_is_delayed(
+    store: Callable[..., Store], release: str, topic: str, sent: Message
 ) -> None:
     taken = store(release=release)
-    taken.status(message(delay_level=3, sys_flag=sys_flag))
+    taken.status(sent)
 
     assert topic == taken.log.messages[0].topic
 
@@ -225,15 +217,6 @@ def test_of_a_transaction_s_messages_only_the_committed_are_delayed(
 @pytest.mark.parametrize("delay", ["soon", "", "1.5", "99999999999"])
 def test_delay_that_is_no_number_is_illegal(store: Callable[..., Store], release: str, delay: str) -> None:
     assert ILLEGAL is store(release=release).status(message(properties={"DELAY": delay}))
-
-
-@ALL
-@pytest.mark.parametrize("delay", ["0", "-1"])
-def test_delay_of_no_level_changes_nothing(store: Callable[..., Store], release: str, delay: str) -> None:
-    taken = store(release=release)
-    taken.status(message(properties={"DELAY": delay}))
-
-    assert "orders" == taken.log.messages[0].topic
 
 
 def test_levels_are_configured(store: Callable[..., Store]) -> None:
@@ -245,54 +228,38 @@ def test_levels_are_configured(store: Callable[..., Store]) -> None:
 
 # ---- timers
 
-
-def timed(store: Store, **properties: str) -> tuple[PutMessageStatus, dict[str, str] | None]:
-    status = store.status(message(properties=properties, queue_id=7))
-    found = store.log.messages
-    if not found:
-        return status, None
-    assert ("rmq_sys_wheel_timer", 0) == (found[0].topic, found[0].queue_id) or found[0].topic == "orders"
-    return status, dict(found[0].properties)
+TIMER_ILLEGAL = PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL
 
 
 @pytest.mark.parametrize(
-    ("name", "value", "due"),
+    ("status", "properties", "due"),
     [
-        ("TIMER_DELAY_SEC", "10", NOW + 10_000 - 500),
-        ("TIMER_DELAY_MS", "10", NOW - 500),
-        ("TIMER_DELAY_MS", "500", NOW + 500 - 1000),
-        ("TIMER_DELIVER_MS", str(NOW + 1700), NOW + 1500),
-        ("TIMER_DELIVER_MS", "+" + str(NOW + 1), NOW - 500),
+        (OK, {"TIMER_DELAY_SEC": "10"}, NOW + 10_000 - 500),
+        (OK, {"TIMER_DELAY_SEC": "259200"}, NOW + 259_200_000 - 500),
+        (OK, {"TIMER_DELAY_MS": "10"}, NOW - 500),
+        (OK, {"TIMER_DELAY_MS": "500"}, NOW + 500 - 1000),
+        (OK, {"TIMER_DELIVER_MS": str(NOW + 1700)}, NOW + 1500),
+        (OK, {"TIMER_DELIVER_MS": "+" + str(NOW + 1)}, NOW - 500),
+        # due already
+        (OK, {"TIMER_DELIVER_MS": "1"}, None),
+        (OK, {"TIMER_DELAY_SEC": "5", "TIMER_OUT_MS": "1"}, None),
+        (TIMER_ILLEGAL, {"TIMER_DELAY_SEC": "259201"}, None),
+        (TIMER_ILLEGAL, {"TIMER_DELAY_SEC": "soon"}, None),
+        (TIMER_ILLEGAL, {"TIMER_DELIVER_MS": "9" * 19}, None),
+        (TIMER_ILLEGAL, {"TIMER_DELIVER_MS": "9" * 20}, None),
+        (TIMER_ILLEGAL, {"TIMER_DELIVER_MS": "1", "TIMER_DEL_UNIQKEY": "k"}, None),
     ],
 )
-def test_timed_messages_are_due_at_a_step_before(store: Callable[..., Store], name: str, value: str, due: int) -> None:
-    status, properties = timed(store(), **{name: value})
+def test_timed_messages_wait_until_a_step_before_they_are_due(
+    store: Callable[..., Store], status: PutMessageStatus, properties: dict[str, str], due: int | None
+) -> None:
+    taken = store()
+    waiting = {"TIMER_OUT_MS": str(due), "REAL_TOPIC": "orders", "REAL_QID": "7"}
 
-    assert OK is status
-    assert {name: value, "TIMER_OUT_MS": str(due), "REAL_TOPIC": "orders", "REAL_QID": "7"} == properties
-
-
-@pytest.mark.parametrize(
-    "properties",
-    [
-        {"TIMER_DELAY_SEC": "259201"},
-        {"TIMER_DELAY_SEC": "soon"},
-        {"TIMER_DELIVER_MS": "9" * 19},
-        {"TIMER_DELIVER_MS": "9" * 20},
-        {"TIMER_DELIVER_MS": "1", "TIMER_DEL_UNIQKEY": "k"},
-    ],
-)
-def test_timers_that_make_no_sense_are_refused(store: Callable[..., Store], properties: dict[str, str]) -> None:
-    assert (PutMessageStatus.WHEEL_TIMER_MSG_ILLEGAL, None) == timed(store(), **properties)
-
-
-@pytest.mark.parametrize("properties", [{"TIMER_DELIVER_MS": "1"}, {"TIMER_DELAY_SEC": "5", "TIMER_OUT_MS": "1"}])
-def test_messages_that_are_due_are_stored_as_they_are(store: Callable[..., Store], properties: dict[str, str]) -> None:
-    assert (OK, properties) == timed(store(), **properties)
-
-
-def test_longest_timer_is_taken(store: Callable[..., Store]) -> None:
-    assert OK is timed(store(), TIMER_DELAY_SEC="259200")[0]
+    assert status is taken.status(message(properties=properties, queue_id=7))
+    expected = ("orders", 7, properties) if due is None else ("rmq_sys_wheel_timer", 0, properties | waiting)
+    stored = [(each.topic, each.queue_id, dict(each.properties)) for each in taken.log.messages]
+    assert ([expected] if status is OK else []) == stored
 
 
 def test_broker_without_timer_refuses(store: Callable[..., Store]) -> None:
@@ -373,52 +340,40 @@ def put(log: Log, names: str, **more: Any) -> str | None:  # noqa: ANN401 -- any
     return log.messages[-1].properties.get(OFFSETS)
 
 
-@pytest.mark.parametrize("settings", [LMQ_49, LMQ_53])
-def test_record_holds_the_index_in_each_queue(tmp_path: Path, settings: dict[str, Any]) -> None:
-    log = Log(tmp_path, settings)
-    indexes = [put(log, names, queue_id=5) for names in ("%LMQ%a", "%LMQ%a,%LMQ%b", "%LMQ%b,%LMQ%a")]
-
-    assert ["0", "1,0", "1,2"] == indexes
-    assert {"%LMQ%a": 3, "%LMQ%b": 2} == log.log.queue_offsets.lmq_queues()
-
-
-def test_other_names_are_queues_of_their_own_in_4_9(tmp_path: Path) -> None:
-    log = Log(tmp_path, LMQ_49)
-
-    assert ["0,0", "1,1"] == [put(log, "%LMQ%a,plain", queue_id=5) for _ in range(2)]
-    assert 2 == log.log.queue_offsets.next_offset("plain", 5)
-
-
-def test_other_names_have_no_index_in_5_3(tmp_path: Path) -> None:
-    log = Log(tmp_path, LMQ_53)
-
-    assert ["0,", "1,"] == [put(log, "%LMQ%a,plain") for _ in range(2)]
-    assert 0 == log.log.queue_offsets.next_offset("plain", 0)
-
-
-@pytest.mark.parametrize(("settings", "next_offset"), [(LMQ_49, 1), (LMQ_53, 2)])
-def test_name_that_comes_twice_counts_as_the_release_has_it(
-    tmp_path: Path, settings: dict[str, Any], next_offset: int
+@pytest.mark.parametrize(
+    ("settings", "names", "indexes", "light", "plain"),
+    [
+        (LMQ_49, "%LMQ%a,plain", ["0,0", "1,1"], 2, 2),  # other names are queues of their own
+        (LMQ_53, "%LMQ%a,plain", ["0,", "1,"], 2, 0),
+        (LMQ_49, "%LMQ%a,%LMQ%a", ["0,0", "1,1"], 2, 0),
+        (LMQ_53, "%LMQ%a,%LMQ%a", ["0,0", "2,2"], 4, 0),
+    ],
+)
+def test_other_names_and_a_name_that_comes_twice_count_as_the_release_has_it(
+    tmp_path: Path, settings: dict[str, Any], names: str, indexes: list[str], light: int, plain: int
 ) -> None:
     log = Log(tmp_path, settings)
 
-    assert "0,0" == put(log, "%LMQ%a,%LMQ%a")
-    assert {"%LMQ%a": next_offset} == log.log.queue_offsets.lmq_queues()
+    assert indexes == [put(log, names, queue_id=5) for _ in indexes]
+    assert {"%LMQ%a": light} == log.log.queue_offsets.lmq_queues()
+    assert plain == log.log.queue_offsets.next_offset("plain", 5)
 
 
-@pytest.mark.parametrize(("settings", "is_kept"), [(LMQ_49, False), (LMQ_53, True)])
-def test_waiting_is_left_out_of_the_record_in_4_9(tmp_path: Path, settings: dict[str, Any], is_kept: bool) -> None:
+@pytest.mark.parametrize(
+    ("settings", "names"),
+    [
+        ({}, "%LMQ%a"),
+        ({"enable_lmq": True, "release": "4.9"}, "%LMQ%a"),
+        ({"enable_multi_dispatch": True}, "%LMQ%a"),
+        (LMQ_53, " "),
+    ],
+)
+def test_property_means_nothing_unless_enabled_and_with_names(
+    tmp_path: Path, settings: dict[str, Any], names: str
+) -> None:
     log = Log(tmp_path, settings)
-    put(log, "%LMQ%a", properties={"WAIT": "true"})
 
-    assert is_kept is ("WAIT" in log.messages[0].properties)
-
-
-@pytest.mark.parametrize("settings", [{}, {"enable_lmq": True, "release": "4.9"}, {"enable_multi_dispatch": True}])
-def test_property_means_nothing_unless_enabled(tmp_path: Path, settings: dict[str, Any]) -> None:
-    log = Log(tmp_path, settings)
-
-    assert put(log, "%LMQ%a") is None
+    assert put(log, names) is None
     assert {} == log.log.queue_offsets.lmq_queues()
 
 
@@ -428,10 +383,6 @@ def test_system_topics_have_no_light_queues_in_5_3(
     tmp_path: Path, topic: str, settings: dict[str, Any], indexes: str | None
 ) -> None:
     assert indexes == put(Log(tmp_path, settings), "%LMQ%a", topic=topic)
-
-
-def test_blank_list_is_no_list(tmp_path: Path) -> None:
-    assert put(Log(tmp_path, LMQ_53), " ") is None
 
 
 @pytest.mark.parametrize(("settings", "next_offset"), [(LMQ_49, 0), (LMQ_53, 1)])
@@ -487,18 +438,6 @@ def test_record_that_moves_to_the_next_file_keeps_its_indexes(tmp_path: Path) ->
 def inner_batch(count: int, number: str | None = None) -> Any:  # noqa: ANN401 -- a Message
     batch = client_batch([message(topic="bq") for _ in range(count)])
     return replace(batch, sys_flag=0xC0, properties={"INNER_NUM": number or str(count)})
-
-
-def test_inner_batch_is_one_record_that_takes_several_indexes(tmp_path: Path) -> None:
-    log = Log(tmp_path)
-    results = [log.put_message(inner_batch(count)) for count in (2, 3)]
-
-    assert [("0", "2"), ("2", "3")] == [
-        (stored.properties["INNER_BASE"], stored.properties["INNER_NUM"]) for stored in log.messages
-    ]
-    assert [0, 2] == [stored.queue_offset for stored in log.messages]
-    assert [2, 3] == [result.append_message_result and result.append_message_result.msg_num for result in results]
-    assert 5 == log.log.queue_offsets.next_offset("bq", 0)
 
 
 @pytest.mark.parametrize("number", ["0", "-3"])
