@@ -441,34 +441,32 @@ def test_full_disks_ask_for_deletion(
     assert expected == verdict(release, log, queues)
 
 
-def test_a_log_disk_over_the_limit_of_deletion_ends_the_check_in_4() -> None:
-    assert (True, False, False) == verdict("4.9", 80, 91)
-    assert (True, True, True) == verdict("5.3", 80, 91)
-
-
-def test_a_queue_disk_with_room_clears_the_flag_of_a_full_log_disk_in_4() -> None:
-    assert (False, True, False) == verdict("4.9", 92, 10, disk_max_used_space_ratio=95)
-    assert (True, True, True) == verdict("5.3", 92, 10, disk_max_used_space_ratio=95)
-
-
-def test_at_once_needs_another_reason_to_delete_in_4() -> None:
-    assert (False, True, False) == verdict("4.9", 10, 88, disk_max_used_space_ratio=95)
-    assert (True, True, False) == verdict("5.3", 10, 88, disk_max_used_space_ratio=95)
+@pytest.mark.parametrize(
+    ("log", "queues", "limit", "in_4", "in_5"),
+    [
+        # a log disk over the limit of deletion ends the check in 4
+        (80, 91, 75, (True, False, False), (True, True, True)),
+        # a queue disk with room clears the flag of a full log disk in 4
+        (92, 10, 95, (False, True, False), (True, True, True)),
+        # at once needs another reason to delete in 4
+        (10, 88, 95, (False, True, False), (True, True, False)),
+    ],
+)
+def test_verdicts_of_4_differ(
+    log: int, queues: int, limit: int, in_4: tuple[bool, ...], in_5: tuple[bool, ...]
+) -> None:
+    assert in_4 == verdict("4.9", log, queues, disk_max_used_space_ratio=limit)
+    assert in_5 == verdict("5.3", log, queues, disk_max_used_space_ratio=limit)
 
 
 # ---- measuring
 
 
-def test_of_several_log_disks_the_emptiest_counts() -> None:
-    space = DiskSpace(config(), (A, B), QUEUES, Disks(a=95, b=50, q=10))
+@pytest.mark.parametrize(("percents", "wants"), [({"a": 95, "b": 50, "q": 10}, False), ({"a": 95, "q": 10}, True)])
+def test_of_several_log_disks_the_emptiest_counts_or_one_that_is_missing(percents: dict[str, int], wants: bool) -> None:
+    space = DiskSpace(config(), (A, B), QUEUES, Disks(**percents))
 
-    assert SpaceVerdict(wants_deletion=False, at_once=False, is_full=False) == space.check()
-
-
-def test_a_missing_log_directory_counts_as_the_emptiest() -> None:
-    space = DiskSpace(config(), (A, B), QUEUES, Disks(a=95, q=10))
-
-    assert SpaceVerdict(wants_deletion=True, at_once=False, is_full=False) == space.check()
+    assert SpaceVerdict(wants_deletion=wants, at_once=False, is_full=False) == space.check()
 
 
 def test_directories_over_the_forcible_limit_are_full_as_of_the_last_check() -> None:

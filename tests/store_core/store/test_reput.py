@@ -221,20 +221,15 @@ class PatientClock(SystemClock):
     ],
     ids=str,
 )
-def test_what_moves_the_logs_end_wakes_the_dispatching(tmp_path: Path, more: dict[str, Any]) -> None:
-    listener = Listener(enough=1)
+@pytest.mark.parametrize("count", [1, 2])
+def test_what_moves_the_logs_end_wakes_the_dispatching(tmp_path: Path, more: dict[str, Any], count: int) -> None:
+    listener = Listener(enough=count)
     with DefaultMessageStore.open(tmp_path, config(**more), clock=PatientClock()) as store:
         store.reput_message_service.listeners.append(listener)
-        store.put_message(message())
-
-        assert listener.is_enough.wait(30)
-
-
-def test_a_batch_wakes_the_dispatching(tmp_path: Path) -> None:
-    listener = Listener(enough=2)
-    with DefaultMessageStore.open(tmp_path, config(), clock=PatientClock()) as store:
-        store.reput_message_service.listeners.append(listener)
-        store.append_batch(pa.table({"topic": ["orders"] * 2, "body": [b"1", b"2"]}))
+        if count == 1:
+            store.put_message(message())
+        else:
+            store.append_batch(pa.table({"topic": ["orders"] * count, "body": [b"1", b"2"]}))
 
         assert listener.is_enough.wait(30)
 

@@ -97,28 +97,23 @@ def staged_case(case: Case, directory: Path) -> list[StagedFile]:
     return [stage(directory / "a", *batches), stage(directory / "b", case.added[half:])]
 
 
+@pytest.mark.parametrize("dispatches", [True, False], ids=["dispatched", "left to the next to open the store"])
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_staged_comes_behind_what_is_there_in_the_order_of_the_files(name: str, tmp_path: Path) -> None:
+def test_what_is_staged_comes_behind_what_is_there_in_the_order_of_the_files(
+    name: str, dispatches: bool, tmp_path: Path
+) -> None:
     case, root = CASES[name], tmp_path / "store"
     make_store(root, case.before)
-    appended = append(root, staged_case(case, tmp_path), FaultyFileSystem())
-
-    assert case.before + case.added == bodies_of(root)
-    assert (len(case.added), case.new_segments) == (appended.records, appended.new_segments)
-    assert len(case.before + case.added) == check_queues(root)
-    assert not (root / "abort").exists()
-
-
-@pytest.mark.parametrize("name", CASES)
-def test_the_log_s_records_are_those_of_single_appends(name: str, tmp_path: Path) -> None:
-    case, root = CASES[name], tmp_path / "store"
-    make_store(root, case.before)
-    appended = append(root, staged_case(case, tmp_path), FaultyFileSystem())
+    appended = append(root, staged_case(case, tmp_path), FaultyFileSystem(), dispatches=dispatches)
     stored = messages_of(root / "commitlog")
 
+    assert (root / "abort").exists() is not dispatches
+    assert case.before + case.added == bodies_of(root)
+    assert (len(case.added), case.new_segments) == (appended.records, appended.new_segments)
     assert {appended.store_timestamp} == {each.store_timestamp for each in stored[len(case.before) :]}
     assert appended.begin_offset == stored[len(case.before)].physical_offset
     assert appended.end_offset == stored[-1].physical_offset + stored[-1].store_size
+    assert len(case.before + case.added) == check_queues(root)
 
 
 def test_a_new_store_is_laid_out_as_if_its_messages_had_been_put(tmp_path: Path) -> None:
@@ -286,16 +281,6 @@ def test_nothing_staged_leaves_a_store_as_it_is(tmp_path: Path) -> None:
     appended = append(root, [stage(tmp_path / "a")], FaultyFileSystem())
 
     assert (0, [b"old"]) == (appended.records, bodies_of(root))
-
-
-def test_without_dispatch_the_next_to_open_the_store_brings_queues_up_to_the_log(tmp_path: Path) -> None:
-    case, root = CASES["several segments"], tmp_path / "store"
-    make_store(root, case.before)
-    append(root, staged_case(case, tmp_path), FaultyFileSystem(), dispatches=False)
-
-    assert (root / "abort").exists()
-    assert case.before + case.added == bodies_of(root)
-    assert len(case.before + case.added) == check_queues(root)
 
 
 def test_staged_records_that_were_changed_are_refused_and_nothing_is_appended(tmp_path: Path) -> None:
