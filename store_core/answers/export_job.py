@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.segment_source import Segment
-    from store_core.store.read.follow.log_position import LogPosition
+    from store_core.store.read.follow.log_segments import LogPosition
     from store_core.store.read.ranges import ReadRange
     from store_core.store.read.read_options import ReadOptions
 

@@ -70,7 +70,7 @@ from store_core.snapshot.config_json import parse_config
 from store_core.snapshot.timers import TIMER_DTYPE, TimerChains, due_times, timer_units
 from store_core.store.export.export_ledger import ExportEntry
 from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig, parse_properties_file
-from store_core.store.read.follow.log_position import LogPosition
+from store_core.store.read.follow.log_segments import LogPosition
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.sink.commit import CommitLedger
 from store_core.store.store_state import StoreCheckpoint

@@ -28,7 +28,7 @@ from store_core.errors import CorruptRecordError, InvalidOptionError, StoreError
 from store_core.files.file_system import FileSystem, write_file
 from store_core.store.export.lake_files import LakeFile, SegmentTotals
 from store_core.store.export.lake_table import LakeTable, TableCommit, TableRows
-from store_core.store.read.follow.log_position import LogPosition
+from store_core.store.read.follow.log_segments import LogPosition
 
 if TYPE_CHECKING:
     from pathlib import Path

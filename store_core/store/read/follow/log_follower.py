@@ -22,8 +22,15 @@ from store_core.errors import (
 )
 from store_core.files.segment_source import Segment, open_segment
 from store_core.snapshot.log import Log, retried
-from store_core.store.read.follow.log_position import LogPosition, RecordProof, RecordVanishedError
-from store_core.store.read.follow.log_segments import Continuation, LogSegments, Stretch, find_continuation
+from store_core.store.read.follow.log_segments import (
+    Continuation,
+    LogPosition,
+    LogSegments,
+    RecordProof,
+    RecordVanishedError,
+    Stretch,
+    find_continuation,
+)
 from store_core.store.read.ranges import ReadRange, split_ranges
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from store_core.store.read.follow.log_follower import LogFollower, ReadLimits
-from store_core.store.read.follow.log_position import LogPosition
+from store_core.store.read.follow.log_segments import LogPosition
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.read_options import ReadOptions
 from tests.builders import LogBuilder

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from store_core.store.read.follow.log_position import LogPosition
+    from store_core.store.read.follow.log_segments import LogPosition
 
 
 SEGMENT_SIZE = 4096

@@ -25,7 +25,7 @@ from store_core.errors import (
 from store_core.format.columnar.chain import chain
 from store_core.store.read.follow import log_segments
 from store_core.store.read.follow.log_follower import ReadLimits
-from store_core.store.read.follow.log_position import LogPosition
+from store_core.store.read.follow.log_segments import LogPosition
 from store_core.store.read.read_messages import read_messages
 from tests.budgets import budget
 from tests.builders import BODY_AT, CRC_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder, Record

@@ -14,7 +14,7 @@ from store_core import ReadOptions, read_messages, read_range
 from store_core.errors import DataLossError, ExpiredSegmentsError, SegmentVanishedError
 from store_core.files import remote_bytes
 from store_core.store.read.follow.log_follower import NO_LIMITS, LogFollower, ReadLimits
-from store_core.store.read.follow.log_position import LogPosition
+from store_core.store.read.follow.log_segments import LogPosition
 from tests.object_store import SECRET, ObjectStore
 from tests.stores_in_memory import in_memory
 
