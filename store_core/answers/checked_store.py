@@ -34,8 +34,7 @@ from store_core.snapshot.config import (
 )
 from store_core.snapshot.timers import Timers
 from store_core.store.message_store import DefaultMessageStore
-from store_core.store.rebuild.findings import Finding, FindingKind, Tally
-from store_core.store.rebuild.lost_ranges import LostBytes, LostRange
+from store_core.store.rebuild.findings import Finding, FindingKind, LostBytes, LostRange, Tally
 from store_core.store.rebuild.queue_compare import NO_UNITS, LogBounds, QueueJudgement, StoredQueues, judge_queue
 from store_core.store.rebuild.segment_scan import NO_STORE_TIME, WRONG_RECORD_CRC
 from store_core.store.store_layout import config_of

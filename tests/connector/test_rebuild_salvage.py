@@ -307,7 +307,7 @@ def test_a_jump_without_damage_is_no_gap_to_fill(tmp_path: Path) -> None:
 
 
 def test_stand_ins_are_bounded_by_what_damage_can_have_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("store_core.store.rebuild.lost_ranges._FREE_UNITS", 0)
+    monkeypatch.setattr("store_core.store.rebuild.findings._FREE_UNITS", 0)
     log = LogBuilder(segment_size=1 << 16)
     for topic in range(40):
         log.append(b"x", topic=f"t{topic}", queue_offset=0)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from store_core.files.file_system import FileSystem
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.queue_path import QueueRules
-    from store_core.store.rebuild.lost_ranges import LostRanges
+    from store_core.store.rebuild.findings import LostRanges
 
 
 _HASH_BITS: Final = 31

@@ -35,6 +35,7 @@ from store_core.store.parts import Engine, RunReader, RunSpill, SpilledRun, pack
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
+from store_core.store.rebuild.findings import FillBudget, LostBytes
 from store_core.store.rebuild.index_files import (
     IndexComparison,
     IndexFilesJob,
@@ -44,7 +45,6 @@ from store_core.store.rebuild.index_files import (
     KeptIndex,
     slice_entries,
 )
-from store_core.store.rebuild.lost_ranges import FillBudget, LostBytes
 from store_core.store.rebuild.queue_compare import LogBounds, QueueJudgement, StoredQueues, judge_queue
 from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
 from store_core.store.rebuild.report import RebuildReport

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.snapshot.log_end import FoundEnd, LiveMoment
-    from store_core.store.rebuild.lost_ranges import LostBytes
+    from store_core.store.rebuild.findings import LostBytes
 
 
 _NOWHERE: Final = 2**63 - 1

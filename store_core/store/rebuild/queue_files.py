@@ -36,7 +36,7 @@ from store_core.queue.consume_queue_unit import (
 )
 from store_core.queue.queue_assignment import RefusedUnit, index_limit
 from store_core.queue.queue_path import queue_path
-from store_core.store.rebuild.lost_ranges import FillBudget, LostBytes, MissingOffsets, StandIn
+from store_core.store.rebuild.findings import FillBudget, LostBytes, MissingOffsets, StandIn
 from store_core.store.rebuild.queue_compare import NO_UNITS, Side, plain_columns
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from store_core.format.segment_view import SegmentView
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
-    from store_core.store.rebuild.lost_ranges import LostRange
+    from store_core.store.rebuild.findings import LostRange
     from store_core.store.rebuild.plan import RebuildRules
 
 

@@ -29,8 +29,8 @@ from store_core.queue.dispatch.stored_batch import StoredBatch
 from store_core.queue.index_format import MessageKeys
 from store_core.queue.queue_assignment import BatchAssignment, RefusedUnit, assign_batch
 from store_core.queue.unit_rows import QueueUnits, UnitBuffer, UnitRows
+from store_core.store.rebuild.findings import LostRanges
 from store_core.store.rebuild.index_files import NO_DIFFERENCES, IndexComparison
-from store_core.store.rebuild.lost_ranges import LostRanges
 from store_core.store.rebuild.segment_part import REFUSED_KEPT, SegmentOutcome, SegmentPart, ToldKinds
 
 if TYPE_CHECKING:
