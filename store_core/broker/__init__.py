@@ -21,7 +21,6 @@ from store_core.lazy_names import lazy_names
 if TYPE_CHECKING:
     from store_core.broker.consumer_filter import SubscriptionData
     from store_core.broker.consumer_filter_manager import ConsumerFilterManager
-    from store_core.broker.consumer_loop import Waiting, follow
     from store_core.broker.consumer_offset import ConsumerOffsetManager, DelayOffsetTable, FlushConsumerOffsetService
     from store_core.broker.pull_checks import (
         PullChecks,
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
         PullSysFlag,
         ResponseCode,
     )
-    from store_core.broker.pull_message_processor import PullMessageProcessor, PullRequestHoldService
+    from store_core.broker.pull_message_processor import PullMessageProcessor, PullRequestHoldService, Waiting, follow
     from store_core.broker.schedule_message_service import ScheduleMessageService
     from store_core.broker.subscription_group import (
         ConsumerGroupInfo,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.broker.consumer_loop import Waiting, follow
 from store_core.broker.consumer_offset import ConsumerOffsetManager
+from store_core.broker.pull_message_processor import Waiting, follow
 from store_core.files.file_system import OsFileSystem
 from store_core.format.compression import expand_body
 from store_core.format.filter.message_selector import MessageSelector
