@@ -2,6 +2,21 @@
 """Processing of pull requests as by a broker, but within this process, without a network; and pulls that wait.
 
 A pull whose offset is moved, because it is not in the queue, is an event.
+
+To read the messages of a queue, from where the group left off::
+
+    with DefaultMessageStore.open(path, read_only=True) as store:
+        for message in follow(store, "billing", "orders", 0):
+            print(message.queue_offset, message.body)
+
+To keep the consumed offsets, and wait for more messages until the event is set::
+
+    offsets = ConsumerOffsetManager(store.path)
+    offsets.load()
+    waiting = Waiting()
+    for message in follow(store, "billing", "orders", 0, offsets=offsets, waiting=waiting):
+        handle(message)              # when the next message is asked for, this one counts as consumed
+    offsets.persist()
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In which parts two logs are compared, and in what two segments differ, in bytes and records."""
+"""Logs that are compared: in which parts, and in what two segments differ, in bytes and records."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a check of a store can find, one such finding, and findings counted by their kind."""
+"""What a check of a store can find, counted by kind; ranges of the log that are lost, and what stands for them."""
 
 from __future__ import annotations
 

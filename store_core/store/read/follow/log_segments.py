@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The segments of a log that grows, and how far their records are sound."""
+"""The segments of a log that grows, how far their records are sound, and positions, proven by the records before."""
 
 from __future__ import annotations
 
