@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 import store_core.answers
-from pyspark_commitlog.schema import spark_type
+from pyspark_commitlog.reader import spark_type
 from pyspark_commitlog.stream import STREAM_OPTIONS
 from pyspark_commitlog.write.options import WRITE_OPTIONS
 from store_core.answers.answer import Answer, Kind, options_of

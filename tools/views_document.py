@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from pyspark_commitlog.schema import spark_type
+from pyspark_commitlog.reader import spark_type
 from store_core.store.read.option_table import READ_OPTIONS
 from store_core.views.view_columns import VIEWS, View
 from store_core.views.view_names import ALWAYS

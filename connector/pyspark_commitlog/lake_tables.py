@@ -16,7 +16,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F  # noqa: N812 -- its usual name
 
-from pyspark_commitlog.schema import dataframe_schema
+from pyspark_commitlog.reader import dataframe_schema
 from pyspark_commitlog.spark_errors import spark_words
 from store_core.errors import CorruptRecordError, InvalidOptionError, UnsupportedStoreError
 from store_core.store.export.lake_files import LAKE_SCHEMA, NO_DAY_NAME, SegmentTotals, totals_by_segment

@@ -47,8 +47,7 @@ class CommitLogDataSource(DataSource):
         InvalidOptionError
             If an option is unknown or invalid.
         """
-        from pyspark_commitlog.reader import keep_old_objects  # noqa: PLC0415
-        from pyspark_commitlog.schema import dataframe_schema  # noqa: PLC0415
+        from pyspark_commitlog.reader import dataframe_schema, keep_old_objects  # noqa: PLC0415
 
         keep_old_objects()
         if self._has_view():

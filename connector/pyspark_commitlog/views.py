@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from pyspark_commitlog.errors import without_traceback
 from pyspark_commitlog.options import GivenOptions, SessionTimes, absolute_times
-from pyspark_commitlog.schema import ReadSchema, dataframe_schema
+from pyspark_commitlog.reader import ReadSchema, dataframe_schema
 from store_core.errors import StoreError
 from store_core.format.columns import STORE, Column, column_named
 from store_core.views.view import ViewOptions, ViewPart, part_batches, plan_view, resolved

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
-from pyspark_commitlog.schema import dataframe_schema
+from pyspark_commitlog.reader import dataframe_schema
 from store_core.format.columns import DEFAULT_COLUMNS, arrow_schema
 
 if TYPE_CHECKING:

@@ -29,8 +29,13 @@ from pyspark.sql.types import (
 )
 
 from pyspark_commitlog import CommitLogDataSource, reader
-from pyspark_commitlog.reader import CommitLogReader, keep_old_objects, with_old_objects_kept
-from pyspark_commitlog.schema import ReadSchema, dataframe_schema
+from pyspark_commitlog.reader import (
+    CommitLogReader,
+    ReadSchema,
+    dataframe_schema,
+    keep_old_objects,
+    with_old_objects_kept,
+)
 from store_core import ReadOptions, plan_ranges, read_messages, read_range
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
 from store_core.format.columns import COLUMNS, arrow_schema

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pyspark_commitlog import demo
-from pyspark_commitlog.schema import dataframe_schema
+from pyspark_commitlog.reader import dataframe_schema
 from pyspark_commitlog.write.options import WriteOptions
 from pyspark_commitlog.write.writer import plan_stream, plan_write
 from store_core.command.exit_code import ExitCode

@@ -30,7 +30,7 @@ from pyspark.sql.types import (
     TimestampNTZType,
 )
 
-from pyspark_commitlog.schema import dataframe_schema
+from pyspark_commitlog.reader import dataframe_schema
 from pyspark_commitlog.write import row_encoder
 from pyspark_commitlog.write.options import WRITE_OPTIONS, WriteOptions
 from pyspark_commitlog.write.row_encoder import NULL_BODY, RowEncoder

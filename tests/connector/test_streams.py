@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from pyspark_commitlog.schema import dataframe_schema
+from pyspark_commitlog.reader import dataframe_schema
 from pyspark_commitlog.source import CommitLogDataSource
 from pyspark_commitlog.stream import HAS_LIMITS, CommitLogStreamReader, ReadAllAvailable, StreamOptions, bytes_behind
 from store_core.errors import InvalidOptionError, TruncatedLogError

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rows of a DataFrame become records."""
+"""Rows of a DataFrame become records; text of rows, from JSON or CSV, is converted to the types of messages."""
 
 from __future__ import annotations
 
