@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from store_core.answers.store_replay import Replay, ReplayReport, replay
     from store_core.answers.store_retention import Retention, RetentionReport, retention
     from store_core.answers.store_transactions import Transactions, TransactionsReport, transactions
-    from store_core.store.compared_log import DiffBy
+    from store_core.store.segment_diff import DiffBy
 
 __all__ = [
     "Answer",

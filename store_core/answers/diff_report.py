@@ -23,7 +23,7 @@ from store_core.answers.report import (
     truth,
 )
 from store_core.format.words import agreeing, counted
-from store_core.store.compared_log import DiffBy
+from store_core.store.segment_diff import DiffBy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

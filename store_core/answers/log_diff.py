@@ -13,13 +13,14 @@ import numpy as np
 from store_core.answers.answer import Answer, Kind, flag, function_of, opt
 from store_core.answers.diff_report import DiffFacts, DiffReport
 from store_core.format.columns import table_time
-from store_core.store.compared_log import ComparedLog, DiffBy
 from store_core.store.parts import EachPart
 from store_core.store.segment_diff import (
     CHANGED,
     DIGESTED,
     ONLY,
     Ahead,
+    ComparedLog,
+    DiffBy,
     DiffPart,
     DiffPartial,
     LogPair,

@@ -34,11 +34,11 @@ from store_core.format.record.scan import StopReason
 from store_core.format.salvage import CandidateFinder, Damage, SalvageWalk
 from store_core.snapshot.log import Log
 from store_core.snapshot.log_end import SegmentEnd, segment_ends
-from store_core.store.compared_log import without_overlap
 from store_core.store.new_directory import NewDirectory
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.salvage_tiles import FoundBy, PropertyCrc, SalvageFormat, Tile, TileKind
+from store_core.store.segment_diff import without_overlap
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
