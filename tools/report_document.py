@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from store_core.answers.diff_report import DiffReport
 from store_core.answers.export_job import ExportReport
 from store_core.answers.export_proof import ProofReport
 from store_core.answers.info import InfoReport
+from store_core.answers.log_diff import DiffReport
 from store_core.answers.log_salvage import SalvageReport
 from store_core.answers.message_trace import TraceReport
 from store_core.answers.repair_plan import RepairPlan, RepairReport

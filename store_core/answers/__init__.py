@@ -12,11 +12,10 @@ from store_core.lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from store_core.answers.answer import Answer, processes
-    from store_core.answers.diff_report import DiffReport
     from store_core.answers.export_job import ExportReport
     from store_core.answers.export_proof import ProofReport
     from store_core.answers.info import Info, InfoReport
-    from store_core.answers.log_diff import Diff, diff
+    from store_core.answers.log_diff import Diff, DiffReport, diff
     from store_core.answers.log_salvage import Salvage, SalvageReport, salvage
     from store_core.answers.message_trace import Trace, TraceReport, trace
     from store_core.answers.repair_plan import RepairPlan, RepairReport
