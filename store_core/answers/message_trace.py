@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The answer `trace`: what happened to one message, from its send to its last copy."""
+"""The answer `trace`: what happened to one message, from its send to its last copy, in words for each record."""
 
 from __future__ import annotations
 

@@ -22,9 +22,9 @@ from store_core.answers import (
     trace,
     transactions,
 )
-from store_core.answers.producer_keys import SEND_COLUMNS
 from store_core.answers.report import Verdict
 from store_core.answers.store_bill import BILL_COLUMNS
+from store_core.answers.store_producers import SEND_COLUMNS
 from store_core.store.read.option_table import NamedBy
 from tests.benchmarks.measure import compare, drained, measure, report_limit
 from tests.benchmarks.segments import make_indexed, make_log, make_store
