@@ -22,6 +22,7 @@ from store_core.errors import StoreError
 from store_core.files.access import in_words
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.names import CHECKPOINT_FILE, CONFIG_DIRECTORY
+from store_core.files.store_kind import check_parts
 from store_core.files.store_lock import ABORT_FILE
 from store_core.files.store_path import nothing_at
 from store_core.files.url_path import UrlPath
@@ -279,6 +280,8 @@ class Description:
                 self.queue_count += 1
                 self.uncounted[queue.name[0]] += 1
             self.notes += queues.notes
+        if not self.queue_count:
+            check_parts(self.root, _FILES)
 
     def _messages(self) -> int | None:
         own = [bounds for (topic, _), bounds in self.bounds.items() if not is_light(topic)]
@@ -327,6 +330,8 @@ class Description:
             return None, 0
         with self._noted(_INDEX):
             paths = self.store.index.paths
+            if not paths:
+                check_parts(self.root, _FILES)
             if len(paths) > _MOST_INDEX_FILES or (isinstance(self.root, UrlPath) and len(paths) > 1):
                 return None, len(paths)
             if self.store.end is not None:  # a broker goes on filling the last one

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreNotFoundError
+from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError, StoreError
 from store_core.files.names import CONFIG_DIRECTORY
 from store_core.files.store_kind import StoreUse
 from store_core.files.url_path import UrlPath
@@ -70,7 +70,7 @@ def _asked_queues(queues: Queues, chosen: TopicFilter, known: Collection[str] = 
     return found
 
 
-def _missing_queues(root: Path) -> StoreNotFoundError:
+def _missing_queues(root: Path) -> StoreError:
     """Return the error that a store has no queues at all."""
     places = " nor ".join(str(root / name) for name in DIRECTORIES.values())
     found = f"no consume queues: expected directories TOPIC/NUMBER, found neither {places}"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from store_core.errors import StoreError, StoreNotFoundError, UnsafeSizeError
+from store_core.errors import StoreError, UnsafeSizeError
 from store_core.files.file_system import OsFileSystem, names_in
 from store_core.files.segment_source import Segment, file_at, open_segment
 from store_core.format.columnar.arrow_slices import fixed_array, repeat_text
@@ -296,7 +296,7 @@ def _timers(root: Path, options: ViewOptions) -> Timers:
     return timers
 
 
-def _no_timers_at(path: Path) -> StoreNotFoundError:
+def _no_timers_at(path: Path) -> StoreError:
     return absent(
         path.parent,
         f"{path} is missing: expected what a broker of RocketMQ 5.0 or later keeps there, unless its timers are in a "

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn, Protocol, Self, TypeVar
 
 import pyarrow as pa
 
-from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreError, StoreNotFoundError
+from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreAccessError, StoreError, StoreNotFoundError
 from store_core.files.file_system import OsFileSystem, names_in
-from store_core.files.store_kind import dledger_logs
+from store_core.files.store_kind import check_parts, dledger_logs
 from store_core.files.store_path import StorePaths, log_directories, stores_near
 from store_core.format.columnar.arrow_slices import repeat_text
 from store_core.format.columns import STORE, column_named, resolve_columns, table_times
@@ -145,12 +145,8 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def row_batches(options: ViewOptions, rows: Sequence[Mapping[str, object]]) -> Iterator[pa.RecordBatch]:
     """Yield rows, given as mappings that have at least the requested columns."""
     most = options.read.max_records_per_batch
-    schema = options.schema
     for first in range(0, len(rows), most):
-        some = rows[first : first + most]
-        yield pa.RecordBatch.from_arrays(
-            [pa.array([row[field.name] for row in some], field.type) for field in schema], schema=schema
-        )
+        yield pa.RecordBatch.from_pylist(rows[first : first + most], schema=options.schema)
 
 
 def timestamps(
@@ -204,8 +200,13 @@ def going_on(options: ViewOptions) -> Iterator[None]:
         _log.warning("%s", error.problem)
 
 
-def absent(root: Path, words: str, made: str = "") -> StoreNotFoundError:
-    """Return the error that a part of a store is not there, with stores nearby, and how the log `made` it if it can."""
+def absent(root: Path, words: str, made: str = "") -> StoreError:
+    """Return the error that a part of a store is not there, or no directory, and how the log `made` it if it can."""
+    try:
+        if made:
+            check_parts(root, OsFileSystem())
+    except StoreAccessError as error:
+        return error
     logs = log_directories(root)
     if made and any(names_in(log, OsFileSystem()) for log in logs) and not any(dledger_logs(root, OsFileSystem())):
         words += f", or make {made} from the log: commitlog rebuild {made} {root} --output DIRECTORY"

@@ -132,7 +132,6 @@ WRITE_OPTIONS: Final = (
     ),
 )
 
-_KEYS: Final = frozenset(option.name.lower() for option in WRITE_OPTIONS)
 _DEFAULTS: Final = {option.name.lower(): option.default for option in WRITE_OPTIONS}
 _OF_SPARK: Final = frozenset({"checkpointlocation", "queryname"})
 _SIZE: Final = re.compile(r"(\d{1,18})([kmg]?)b?", re.IGNORECASE)
@@ -172,7 +171,7 @@ class WriteOptions:
     def from_spark(cls, options: Mapping[str, str]) -> Self:
         """Parse the options that Spark passes to a data source."""
         given = {name.lower(): value for name, value in options.items() if name.lower() not in _OF_SPARK}
-        for name in sorted(given.keys() - _KEYS):
+        for name in sorted(given.keys() - _DEFAULTS.keys()):
             if name.startswith("storage."):
                 raise UnsupportedStoreError(f"option {name} configures an object store; stores are written locally")
             raise unknown_option(name, [option.name for option in WRITE_OPTIONS], "writing format 'commitlog'")

@@ -182,7 +182,12 @@ def stored_topics(roots: Iterable[Path]) -> frozenset[str]:
 
     * `roots`: Directories that may be the root of a store.
     """
-    return frozenset(topic for root in roots for topic in _topics_of(root))
+    found: set[str] = set()
+    for root in roots:
+        with suppress(StoreError, OSError), Queues(root) as queues:
+            found |= queues.topics()
+        found.update(_configured(root))
+    return frozenset(found)
 
 
 def stored_queues(roots: Iterable[Path], topics: Iterable[str]) -> frozenset[int]:
@@ -196,38 +201,25 @@ def stored_queues(roots: Iterable[Path], topics: Iterable[str]) -> frozenset[int
 def _queues_of(root: Path, topics: Sequence[str]) -> Iterator[int]:
     with suppress(StoreError, OSError), Queues(root) as queues:
         yield from (queue_id for _, queue_id in queues.names(TopicFilter(tuple(topics))))
-    configured = _configured(root)
-    for config in (configured[topic] for topic in topics if topic in configured):
+    for config in filter(None, map(_configured(root).get, topics)):
         yield from range(min(max(config.read_queue_nums, config.write_queue_nums, 0), _MOST_QUEUES))
 
 
-def unknown_queues(roots: Sequence[Path], asked: Iterable[AskedQueue], known: frozenset[str]) -> Iterator[str]:
-    """Yield a sentence on each queue that topics were asked for and do not have, though they have others.
-
-    * `known`: The topics of these stores.
-    """
-    for topics, number in asked:
-        ids = stored_queues(roots, topics or sorted(known))
-        if ids and number not in ids:
-            of_topics = f" of topic {', '.join(map(repr, topics))}" if topics else ""
-            places = ", ".join(map(str, roots))
-            shown = ", ".join(map(str, sorted(ids)[:_MOST_SHOWN])) + ", ..." * (len(ids) > _MOST_SHOWN)
-            yield (
-                f"queue {number}{of_topics}: neither the queues nor config/topics.json of {places} know it; the ids "
-                f"are {shown}"
-            )
+def _unknown_in(roots: Sequence[Path]) -> str:
+    """Return that neither queues nor configuration know something, or else why queues can't tell."""
+    for root in roots:
+        try:
+            with Queues(root) as queues:
+                queues.topics()
+        except (StoreError, OSError) as error:
+            return f"the queues of {root} can't be read: {error}"
+    return f"neither the queues nor config/topics.json of {', '.join(map(str, roots))} know it"
 
 
 def _with_queues(root: Path, topics: Collection[str]) -> Iterator[str]:
     """Yield those of some topics that have queues; others are not listed."""
     with suppress(StoreError, OSError), Queues(root) as queues:
         yield from (topic for topic, _ in queues.names(TopicFilter(tuple(topics))) if topics)
-
-
-def _topics_of(root: Path) -> Iterator[str]:
-    with suppress(StoreError, OSError), Queues(root) as queues:
-        yield from queues.topics()
-    yield from _configured(root)
 
 
 def _configured(root: Path) -> Mapping[str, TopicConfig]:
@@ -279,14 +271,17 @@ class TopicWatch:
 
     def warn_of_queues(self) -> None:
         """Warn of queues that topics do not have outside the log, though they have others there."""
-        for told in unknown_queues(self.roots, self.queues, self.known):
-            _log.warning("%s", told)
+        for topics, number in self.queues:
+            ids = stored_queues(self.roots, topics or sorted(self.known))
+            if ids and number not in ids:
+                of_topics = f" of topic {', '.join(map(repr, topics))}" if topics else ""
+                shown = ", ".join(map(str, sorted(ids)[:_MOST_SHOWN])) + ", ..." * (len(ids) > _MOST_SHOWN)
+                _log.warning("queue %s%s: %s; the ids are %s", number, of_topics, _unknown_in(self.roots), shown)
 
     def _beside(self, topic: str) -> str:
         if not self.roots:
             return "of a store that is not on this machine neither queues nor config/topics.json are read"
-        places = ", ".join(map(str, self.roots))
-        return f"neither the queues nor config/topics.json of {places} know it; {hint_of(topic, self.known)}"
+        return f"{_unknown_in(self.roots)}; {hint_of(topic, self.known)}"
 
 
 _ASKED: Final = ("topic", "queue_id", "storage", "config", "store_path_commit_log")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import struct
 import tarfile
@@ -15,10 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages, store_at
+from store_core import DefaultMessageStore, Message, MessageStoreConfig, read_messages, read_view, store_at
 from store_core.answers import Info, check, retention
 from store_core.command.exit_code import ExitCode
-from store_core.errors import StoreNotFoundError
+from store_core.errors import StoreAccessError, StoreNotFoundError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.files.store_path import path_of
@@ -156,6 +157,25 @@ def test_what_is_missing_is_told_with_how_to_make_it(tmp_path: Path) -> None:
     assert {"consume queues", "the key index", "checkpoint"} <= set(found["missing"])
     assert (log.end, None) == (found["log_end"], found["messages"])
     assert f"commitlog rebuild both {root} --dry-run" in {row["command"] for row in found["tables"]["next"]}
+
+
+@pytest.mark.parametrize(("view", "part"), [("consumequeue", "consume queues"), ("index", "the key index")])
+def test_a_file_in_the_place_of_a_directory_is_told_in_the_words_of_a_check(
+    tmp_path: Path, view: str, part: str
+) -> None:
+    log = LogBuilder(4096)
+    log.append(b"one")
+    root = log.write(tmp_path / "store", preallocated=1)
+    (root / view).write_text("a file")
+    found = told(root)
+
+    with pytest.raises(StoreAccessError, match=r"expected a directory with .*, found a file of 6 bytes") as raised:
+        read_view(root, view)
+    assert 0 == read_view(root, view, fail_on_data_loss=False).read_all().num_rows
+    assert str(raised.value) in found["notes"]
+    assert part not in found["missing"]
+    with pytest.raises(StoreAccessError, match=re.escape(str(raised.value))):
+        check(root)
 
 
 @pytest.mark.parametrize(("name", "part"), [("consumequeue", "consume queues"), ("index", "the key index")])

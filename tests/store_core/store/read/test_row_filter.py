@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from store_core.store.read.chunk_rows import RowFilter
 from store_core.store.read.read_messages import stored_topics
 from store_core.store.read.read_options import ReadOptions
 from tests.builders import LogBuilder
+from tests.store_core.files.store_kinds import add_rocksdb
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -195,7 +197,7 @@ def test_a_file_beside_the_queues_is_no_topic(store: Path, caplog: pytest.LogCap
     assert 0 == read_messages(store, topic="zzz").read_all().num_rows
     first, second = warnings(caplog)
     assert "'CURRENT': no record of it was read" in first
-    assert "CURRENT" not in second
+    assert "CURRENT" not in second.rpartition("; ")[2]
 
 
 def test_a_log_alone_has_no_name_to_offer(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -237,6 +239,22 @@ def test_a_queue_that_its_topic_does_not_have_is_warned_of_with_those_that_it_ha
     assert [f"{told}neither the queues nor config/topics.json of {store} know it; the ids are {ids}"] == warnings(
         caplog
     )
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [({"topic": "nosuch"}, "topic 'nosuch': no record of it was read, and "), ({"queue_id": 99}, "queue 99: ")],
+)
+def test_queues_that_can_not_be_read_are_not_said_not_to_know(
+    store: Path, options: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {"planned": {"readQueueNums": 2}}}))
+    shutil.rmtree(store / "consumequeue")
+    add_rocksdb(store / "consumequeue")
+    read_messages(store, **options).read_all()
+
+    (text,) = warnings(caplog)
+    assert text.startswith(f"{told}the queues of {store} can't be read: ")
 
 
 @pytest.mark.parametrize(
