@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from store_core.command.output import Output
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
+    from store_core.store.read.follow.log_follower import StoresFollower
     from store_core.store.read.lookup.explanation import ReadExplanation
     from store_core.store.read.read_options import ReadOptions
 
@@ -110,12 +112,15 @@ def tail(  # noqa: PLR0913 -- the command's own options
 ) -> ExitCode:
     """Print the last messages of each log, and with --follow those that a broker writes to it from now on."""
     from store_core.format.columns import arrow_schema
+    from store_core.store.read.follow.log_follower import NO_LIMITS
+    from store_core.store.read.message_reader import read_range
     from store_core.store.read.read_messages import TopicWatch, last_rows
 
     options, rows_printed = _options(read, output), 0
     found = options.stores_of(stores)
-    followers = [_Follower(store.paths, options.named(store)) for store in found] if follow else []
-    begins: Sequence[int | None] = [each.begin for each in followers] or [None] * len(found)
+    log = _follower(found, options) if follow else None
+    at = {} if log is None else log.initial(at_end=True)
+    begins: Sequence[int | None] = [each.physical_offset for each in at.values()] or [None] * len(found)
     with output.writer(arrow_schema(options.columns, nullable=options.is_permissive)) as writer:
         for store, begin in zip(found, begins, strict=True):
             for batch in last_rows(store.paths, options.named(store), rows, begin):
@@ -123,10 +128,13 @@ def tail(  # noqa: PLR0913 -- the command's own options
                 rows_printed += batch.num_rows
         if not rows_printed:
             TopicWatch.of(found, options).warn_after_read()
-        while followers:
+        while log is not None:
             Console.of(click.get_current_context()).clock.sleep(interval)
-            for batch in (batch for each in followers for batch in each.batches()):
-                writer.write(batch)
+            end = log.advance(at, NO_LIMITS)
+            for name, part in log.ranges(at, end):
+                for batch in read_range(part, options.named(log.stores[name])):
+                    writer.write(batch)
+            at = end
     return _code_of(rows_printed, stores, options)
 
 
@@ -252,33 +260,15 @@ def _first(batches: Iterable[pa.RecordBatch], most: int | None) -> Iterator[pa.R
         most = None if most is None else most - batch.num_rows
 
 
-class _Follower:
-    """Follows a log from where it ends when this is made.
+def _follower(stores: Sequence[Store], options: ReadOptions) -> StoresFollower:
+    """Follow logs; an end would stop that."""
+    from store_core.store.read.follow.log_follower import StoresFollower
 
-    * `begin`: The physical offset there.
-    """
-
-    def __init__(self, paths: StorePaths, options: ReadOptions) -> None:
-        from store_core.store.read.follow.log_follower import LogFollower
-
-        times = (options.ending_timestamp, options.as_of)
-        if times != (None, None) or options.end.physical is not None or options.end.queues:
-            names = "ending_offsets, ending_timestamp and as_of"
-            raise InvalidOptionError(f"--follow reads without an end: leave out {names}")
-        self._log = LogFollower(paths, options)
-        self._options = options
-        self._at = self._log.initial(at_end=True)
-        self.begin = self._at.physical_offset
-
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """Yield what was appended since the last look."""
-        from store_core.store.read.follow.log_follower import NO_LIMITS
-        from store_core.store.read.message_reader import read_range
-
-        end = self._log.advance(self._at, NO_LIMITS)
-        for part in self._log.ranges(self._at, end):
-            yield from read_range(part, self._options)
-        self._at = end
+    times = (options.ending_timestamp, options.as_of)
+    if times != (None, None) or options.end.physical is not None or options.end.queues:
+        names = "ending_offsets, ending_timestamp and as_of"
+        raise InvalidOptionError(f"--follow reads without an end: leave out {names}")
+    return StoresFollower(stores, options)
 
 
 # ---- what is beside the log

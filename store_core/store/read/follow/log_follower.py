@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     import numpy.typing as npt
 
     from store_core.files.store_path import StorePaths
+    from store_core.snapshot.store import Store
     from store_core.store.read.read_options import ReadOptions
 
 
@@ -315,7 +316,7 @@ class StoresFollower:
     would begin would follow from what is there at that moment, and a batch that is repeated could have other rows.
     """
 
-    def __init__(self, paths: StorePaths, options: ReadOptions) -> None:
+    def __init__(self, paths: StorePaths | Sequence[Store], options: ReadOptions) -> None:
         stores = options.stores_of(paths)
         names = [store.name for store in stores] if len(stores) > 1 else [""]
         self.stores = dict(zip(names, stores, strict=True))
