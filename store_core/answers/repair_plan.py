@@ -427,7 +427,7 @@ class SignedPlan:
         if not (
             isinstance(tables, dict) and all(_is_table(tables.get(each.name)) for each in RepairPlan.SCHEMA.tables)
         ):
-            raise InvalidOptionError(f"{path} lacks tables of a plan. Make a new one")
+            raise InvalidOptionError(f"{path} lacks tables of a plan. Make a new plan")
         return cls(str(path), _options_of(plan, path), str(plan["digest"]), tables)
 
     def check_is_of(self, now: RepairPlan) -> None:

@@ -409,7 +409,7 @@ def without_scheme(text: str) -> str:
         decoded = unquote(local[1])
         return decoded if path_exists(decoded) else local[1]
     if url[1].lower() == "file":
-        raise StoreNotFoundError(f"{text!r} names another host: expected file:///path")
+        raise StoreNotFoundError(f"{text!r} names another host: expected file:///path. Mount it, and give the path")
     raise UnsupportedStoreError(
         f"{text!r}: expected a local path, or the URL of an object store or another file system, {url[1]}://..."
     )

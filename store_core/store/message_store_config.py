@@ -102,7 +102,7 @@ def load_fields(
     Returns: The keys that name no field, as spelled in the file.
     """
     if not path_exists(path):
-        raise StoreNotFoundError(f"there is no configuration file {path}")
+        raise StoreNotFoundError(f"there is no configuration file {path}: give the path of the broker.conf")
     if not Path(path).is_file():
         found = kind_of_file(Path(path).stat().st_mode)
         raise StoreAccessError(

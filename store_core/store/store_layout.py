@@ -365,7 +365,7 @@ def check_is_there(root: Path, config: MessageStoreConfig, file_system: FileSyst
     with explained_access(root):
         check_is_root(root, file_system, log_paths(root, config, file_system).all_paths)
         if file_system.status(root) is None:
-            raise StoreNotFoundError(f"there is no store at {root}")
+            raise StoreNotFoundError(f"there is no store at {root}: give the broker's storePathRootDir")
 
 
 def check_is_store(root: Path, config: MessageStoreConfig, file_system: FileSystem) -> None:

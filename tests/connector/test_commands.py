@@ -397,7 +397,7 @@ def test_paths_are_looked_up_where_spark_looks_by_default(rows: Path, monkeypatc
     check_source("--json", f"file://{rows}")
     with pytest.raises(StoreError):
         check_source("--json", f"file:{rows}s")
-    with pytest.raises(StoreError, match=r"names another host: expected file:///path"):
+    with pytest.raises(StoreError, match=r"names another host: expected file:///path. Mount it"):
         check_source("--json", f"file:/{rows}")
     monkeypatch.setenv("HADOOP_CONF_DIR", "/etc/hadoop")
     check_source("--json", f"{rows}s")

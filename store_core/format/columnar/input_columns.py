@@ -92,7 +92,7 @@ class MessageColumns:
                 hint = did_you_mean(name, INPUT_COLUMNS) or f"the columns are {', '.join(INPUT_COLUMNS)}"
                 raise InvalidOptionError(f"a message can't have a column {name!r}; {hint}")
             if names.count(name) > 1:
-                raise InvalidOptionError(f"column {name!r} is there twice")
+                raise InvalidOptionError(f"column {name!r} is there twice: rename or drop one")
         missing = [name for name in ("topic", "body") if name not in names]
         if missing:
             raise InvalidOptionError(f"messages need a column {missing[0]!r}; found {', '.join(names) or 'none'}")

@@ -270,7 +270,7 @@ def test_tables_are_taken_too() -> None:
         (small(topic=[None, "b"]), "row 0: a message needs a topic"),
         (small().drop_columns(["body"]), "messages need a column 'body'"),
         (small().append_column("tgas", pa.array(["a", "b"])), "did you mean 'tags'"),
-        (small().append_column("Topic", pa.array(["a", "b"])), "'topic' is there twice"),
+        (small().append_column("Topic", pa.array(["a", "b"])), "'topic' is there twice: rename or drop one"),
         (small().append_column("flag", pa.array([1, 2**40])), "column 'flag' of type int64 can't be int32"),
         (small().append_column("flag", pa.array(["x", "y"])), "column 'flag' of type string can't be int32"),
         (small(keys=[["a", None], None]), "column 'keys' holds a list with a null"),
