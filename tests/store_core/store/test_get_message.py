@@ -257,43 +257,25 @@ def test_slave_is_suggested_if_the_last_record_looked_at_is_not_in_memory(
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_records_of_a_deleted_segment_are_passed_over_without_asking_for_each(release: Release) -> None:
-    places = [0, 100, FILE - 100, FILE, FILE + 100]
-    log = Log(max_offset=2 * FILE, gone={0, 100, FILE - 100})
+@pytest.mark.parametrize(
+    ("places", "gone", "asked", "status", "offsets"),
+    [
+        ([0, 100, FILE - 100, FILE, FILE + 100], {0, 100, FILE - 100}, [0, FILE, FILE + 100], "FOUND", [3, 4]),
+        ([0, 100, FILE], {0, 100, FILE}, [0, FILE], "MESSAGE_WAS_REMOVING", []),
+        # a unit that points back may belong to a log that was truncated and written again
+        ([0, FILE, 200], {0}, [0, FILE, 200], "FOUND", [1, 2]),
+        ([0, FILE], {FILE}, [0, FILE], "FOUND", [0]),
+    ],
+)
+def test_records_of_a_deleted_segment_are_passed_over_until_one_is_there_without_asking_for_each(
+    release: Release, places: list[int], gone: set[int], asked: list[int], status: str, offsets: list[int]
+) -> None:
+    log = Log(max_offset=2 * FILE, gone=gone)
     result = get(Queue([(place, 100, 0) for place in places]), log=log, release=release)
 
-    assert [0, FILE, FILE + 100] == log.asked
-    assert (GetMessageStatus.FOUND, [3, 4], 5) == (
-        result.status,
-        result.message_queue_offsets,
-        result.next_begin_offset,
-    )
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_get_that_finds_only_records_that_are_gone_says_so(release: Release) -> None:
-    log = Log(max_offset=2 * FILE, gone={0, 100, FILE})
-    result = get(Queue([(place, 100, 0) for place in (0, 100, FILE)]), log=log, release=release)
-
-    assert [0, FILE] == log.asked
-    assert (GetMessageStatus.MESSAGE_WAS_REMOVING, 3) == (result.status, result.next_begin_offset)
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_record_that_is_there_ends_the_passing_over(release: Release) -> None:
-    """After it, a unit that points back is read: it may belong to a log that was truncated and written again."""
-    log = Log(max_offset=2 * FILE, gone={0})
-    result = get(Queue([(place, 100, 0) for place in (0, FILE, 200)]), log=log, release=release)
-
-    assert [1, 2] == result.message_queue_offsets
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_record_that_is_gone_behind_one_that_is_there_leaves_the_get_found(release: Release) -> None:
-    log = Log(max_offset=2 * FILE, gone={FILE})
-    result = get(Queue([(place, 100, 0) for place in (0, FILE)]), log=log, release=release)
-
-    assert (GetMessageStatus.FOUND, 1, 2) == (result.status, result.message_count, result.next_begin_offset)
+    assert asked == log.asked
+    assert (status, offsets) == (result.status.name, result.message_queue_offsets)
+    assert len(places) == result.next_begin_offset
 
 
 @pytest.mark.parametrize(("release", "offsets", "following"), [("4.3", [0, 3], 4), ("4.9", [0, 3], 4), ("5.3", [0], 2)])
@@ -321,24 +303,21 @@ def test_get_of_5_goes_on_in_the_queues_next_file_if_told_to_and_asks_for_the_re
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_record_that_the_filter_rejects_is_left_out(release: Release) -> None:
+@pytest.mark.parametrize(
+    ("rejects", "asked"), [(Filter(by_log=False), [0, 100, 200, 300, 400]), (Filter(by_queue=False), [])]
+)
+def test_record_that_the_filter_rejects_is_left_out_and_not_read_if_its_unit_is(
+    release: Release, rejects: Filter, asked: list[int]
+) -> None:
     log = Log(max_offset=500)
-    result = get(Queue(small(5)), 0, 32, Filter(by_log=False), log=log, release=release)
+    result = get(Queue(small(5)), 0, 32, rejects, log=log, release=release)
 
-    assert [0, 100, 200, 300, 400] == log.asked
+    assert asked == log.asked
     assert (GetMessageStatus.NO_MATCHED_MESSAGE, 0, 5) == (
         result.status,
         result.message_count,
         result.next_begin_offset,
     )
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_record_is_not_read_if_its_unit_is_rejected(release: Release) -> None:
-    log = Log(max_offset=500)
-    result = get(Queue(small(5)), 0, 32, Filter(by_queue=False), log=log, release=release)
-
-    assert (GetMessageStatus.NO_MATCHED_MESSAGE, []) == (result.status, log.asked)
 
 
 @pytest.mark.parametrize("release", RELEASES)
