@@ -24,7 +24,7 @@ from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.format.record.scan import StopReason
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.store.recovery.log_recovery import RecoveryDecision, RecoveryReport
-from store_core.store.store_state import CHECKPOINT_SIZE, StoreCheckpoint
+from store_core.store.store_state import StoreCheckpoint
 from tests.builders import LogBuilder
 from tests.golden_stores import UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock
@@ -169,15 +169,6 @@ def test_torn_record_is_named_with_its_file_and_reason(
     assert "the body does not match its checksum: expected body CRC" in str(ended)
     cut = [what for what in decided(report) if "queue" in what]
     assert ["left the queues as they are" if release == "4.3" else "cut 1 queue"] == cut
-
-
-def test_release_4_3_leaves_queues_as_they_are_after_a_clean_exit_and_says_so(
-    closed: Callable[[Release], MessageStoreConfig], tmp_path: Path
-) -> None:
-    config = closed("4.3")
-    spoil(tmp_path, 2 * FILE_SIZE + 300, b"!")
-
-    assert "left the queues as they are" in decided(DefaultMessageStore.dry_run(tmp_path, config))
 
 
 @pytest.mark.parametrize("last_exit_ok", [True, False])
@@ -438,22 +429,6 @@ def test_a_checkpoint_that_is_not_there_is_all_zero(tmp_path: Path, disk: Faulty
 
     assert values(checkpoint) == (0, 0, 0, 0, 0)
     assert not (tmp_path / "checkpoint").exists()
-
-
-def test_the_five_fields_are_big_endian_in_a_page_of_zeros(tmp_path: Path, disk: FaultyFileSystem) -> None:
-    filled(tmp_path, disk).flush()
-    stored = (tmp_path / "checkpoint").read_bytes()
-
-    assert len(stored) == CHECKPOINT_SIZE == 4096
-    assert stored[:40] == struct.pack(">5q", *(number << 40 for number in range(1, 6)))
-    assert not any(stored[40:])
-
-
-def test_what_was_flushed_is_loaded(tmp_path: Path, disk: FaultyFileSystem) -> None:
-    checkpoint = filled(tmp_path, disk)
-    checkpoint.flush()
-
-    assert values(StoreCheckpoint(tmp_path, disk).load()) == values(checkpoint)
 
 
 @pytest.mark.parametrize("release", ["4.3", "4.9"])
