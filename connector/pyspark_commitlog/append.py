@@ -32,7 +32,7 @@ from store_core.files.clock import SystemClock
 from store_core.files.store_path import without_scheme
 from store_core.snapshot.log import Log
 from store_core.store.read.read_messages import read_messages
-from store_core.store.sink.directory import owner_text
+from store_core.store.sink.staged_batch import owner_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

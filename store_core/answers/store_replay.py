@@ -201,8 +201,7 @@ class _Replay:
             check_target,
             with_sizes_of,
         )
-        from store_core.store.sink.directory import SinkDirectory, owner_text
-        from store_core.store.sink.staged_batch import stage_batches
+        from store_core.store.sink.staged_batch import SinkDirectory, owner_text, stage_batches
 
         files, job = OsFileSystem(), f"job-{uuid.uuid4().hex}"
         check_target(self.into, self.config, files, is_dry=self.asked.dry_run)

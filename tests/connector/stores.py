@@ -11,8 +11,7 @@ from pyspark_commitlog.write.row_encoder import RowEncoder
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.files.file_system import OsFileSystem
 from store_core.store.sink.commit import SinkCommit
-from store_core.store.sink.directory import SinkDirectory
-from store_core.store.sink.staged_batch import StagedBatchWriter
+from store_core.store.sink.staged_batch import SinkDirectory, StagedBatchWriter
 from tests.builders import LogBuilder, Record
 from tests.store_core.store.sink.staging import ImpatientClock
 

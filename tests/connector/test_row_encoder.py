@@ -40,7 +40,7 @@ from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
 from store_core.files.clock import SystemClock
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.columns import COLUMNS
-from store_core.store.sink.directory import is_alive, owner_text
+from store_core.store.sink.staged_batch import is_alive, owner_text
 from tests.connector.stores import SMALL, append_rows, rows_of
 
 if TYPE_CHECKING:

@@ -31,9 +31,8 @@ from store_core.store.sink.commit import (
     check_target,
     with_sizes_of,
 )
-from store_core.store.sink.directory import SinkDirectory, owner_text
 from store_core.store.sink.staged_append import Appended
-from store_core.store.sink.staged_batch import StagedFile, stage_batches
+from store_core.store.sink.staged_batch import SinkDirectory, StagedFile, owner_text, stage_batches
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

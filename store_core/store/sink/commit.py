@@ -37,7 +37,8 @@ from store_core.queue.index_format import index_file_size
 from store_core.queue.index_service import check_index_sizes
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.message_store_config import DefaultSize, MessageStoreConfig
-from store_core.store.sink.directory import (
+from store_core.store.sink.staged_append import Appended, append_staged
+from store_core.store.sink.staged_batch import (
     OLD,
     SinkDirectory,
     heal,
@@ -47,7 +48,6 @@ from store_core.store.sink.directory import (
     stores_beside,
     swap,
 )
-from store_core.store.sink.staged_append import Appended, append_staged
 from store_core.store.store_layout import check_root, files_in, lock_of, log_paths, with_sizes_of_files
 
 if TYPE_CHECKING:
@@ -319,7 +319,7 @@ class SinkCommit:
     refused: tuple[Path, ...] = ()  # files that list them; they are merged into one below `SinkDirectory.refused`
     is_alive: Callable[[str], bool] | None = None
     """Called with a job's note about its owner; returns whether the job may still be running. By default
-    `store_core.store.sink.directory.is_alive`."""
+    `store_core.store.sink.staged_batch.is_alive`."""
 
     def run(self, staged: Sequence[StagedFile]) -> CommitReport:
         """Append, and delete what this job and dead jobs have staged."""

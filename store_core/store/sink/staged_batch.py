@@ -7,15 +7,24 @@ to; so nothing in it is executed, and its content is compared with what the writ
 
 from __future__ import annotations
 
+import ctypes
 import json
+import logging
+import os
+import re
+import shutil
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self
 
 import numpy as np
 import pyarrow as pa
 
 from store_core.errors import CorruptRecordError, StoreNotFoundError
-from store_core.files.file_system import FileStream, FileSystem
+from store_core.files.access import naming
+from store_core.files.file_system import FileStream, FileSystem, read_file, write_file
+from store_core.files.store_lock import ProcessStat, StoreLock
 from store_core.format.columnar.arrow_slices import fixed_array
 from store_core.format.columnar.encode_batch import EncodedBatch
 from store_core.format.columnar.spans import gather
@@ -24,12 +33,257 @@ from store_core.queue.dispatch.dispatch_batch import IndexHashes
 from store_core.queue.dispatch.stored_batch import DerivedColumns, derive_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import numpy.typing as npt
 
+    from store_core.files.clock import Clock
     from store_core.queue.queue_path import QueueRules
+
+
+_LOG: Final = logging.getLogger("store_core")
+
+SINK_DIRECTORY: Final = "commitlog-sink"
+"""Name below the store root."""
+
+_REMOVED: Final = ".removed"
+"""Ending of a job's directory while it is being deleted."""
+
+_JOB: Final = re.compile(r"job-[0-9a-f]{32}(\.removed)?")
+_OWNER: Final = "owner.json"
+_LONGEST_OWNER: Final = 4096
+_NO_OWNER: Final = (ValueError, KeyError, TypeError, RecursionError)
+
+
+class SinkDirectory:
+    """The directory ``commitlog-sink`` of a store: staged records, segments being written, the ledger.
+
+    * `staging`: Where records are staged; by default here.
+    """
+
+    def __init__(self, root: Path, file_system: FileSystem, staging: Path | None = None) -> None:
+        self.root = root
+        self.path = root / SINK_DIRECTORY
+        self.staging = staging or self.path / "staged"
+        self.segments = self.path / "segments"
+        self.ledger = self.path / "ledger"
+        self.refused = self.path / "refused"
+        self._file_system = file_system
+
+    def job_path(self, job: str) -> Path:
+        """Return the directory in which a job stages records."""
+        return self.staging / job
+
+    def claim(self, job: str, owner: str, attempt: str) -> Path:
+        """Create a job's directory with a note of its owner; any of its tasks may be the first to do so.
+
+        Of a streaming query, the first one deletes what earlier batches left: if none of a batch's tasks has reported,
+        the driver can't say which directory is its.
+        """
+        heal(self.root, self._file_system)  # a directory in the place of a store that was being swapped would hide it
+        directory = self.job_path(job)
+        self._file_system.make_directories(directory)
+        if self._file_system.status(directory / _OWNER) is None:
+            for path in self._jobs(self.staging):
+                if _is_earlier(self._owner_of(path), owner):
+                    with suppress(OSError):  # another task deletes it
+                        self.remove(path)
+            partial = directory / f"owner-{attempt}.partial"
+            write_file(partial, owner.encode(), self._file_system)
+            self._file_system.rename(partial, directory / _OWNER)
+        return directory
+
+    def claimed(self, job: str) -> Path:
+        """Return the directory that the driver has created for a job.
+
+        A task never creates it: one that starts late would make it again after its job was aborted.
+        """
+        directory = self.job_path(job)
+        if self._file_system.status(directory) is None:
+            raise StoreNotFoundError(
+                f"{directory}, in which the driver has made room for the records of this job, does not exist for a "
+                f"worker on {os.uname().nodename}: the job has been aborted, or another one has replaced the store, or "
+                f"this worker does not see the driver's {self.staging}. Run the job again. Every worker has to see it "
+                f"under that path: mount it there, or set stagingDir to a directory that all of them see"
+            )
+        return directory
+
+    def leftovers(self, own_job: str, is_alive: Callable[[str], bool]) -> Iterator[tuple[Path, str]]:
+        """Yield directories that dead jobs left, each with a description; the caller holds the store's lock.
+
+        * `is_alive`: Called with a job's note about its owner; returns whether the job may still be running.
+        """
+        for path in self._jobs(self.staging):
+            owner = self._owner_of(path)
+            if path.name != own_job and (path.name.endswith(_REMOVED) or not is_alive(owner)):
+                yield self._leftover(path, owner)
+        for path in self._jobs(self.segments):  # their job held the lock, so it is dead
+            if path.name != own_job:
+                yield self._leftover(path, "")
+
+    def _jobs(self, directory: Path) -> Iterator[Path]:
+        return (directory / name for name in self._file_system.names(directory) if _JOB.fullmatch(name))
+
+    def _owner_of(self, directory: Path) -> str:
+        content = read_file(directory / _OWNER, _LONGEST_OWNER, self._file_system)
+        return "" if content is None else content.decode("utf-8", "replace")
+
+    def _leftover(self, path: Path, owner: str) -> tuple[Path, str]:
+        found = [self._file_system.status(path / name) for name in self._file_system.names(path)]
+        sizes = [status.size for status in found if status is not None and not status.is_directory]
+        found_there = f"{len(sizes)} files of {sum(sizes)} bytes"
+        return path, f"{path}: {found_there} of a job that is gone ({owner or 'unknown'})"
+
+    def keep_refused(self, job: str, lists: Sequence[Path]) -> None:
+        """Merge and keep the lists of rows that a job left out; errors are only logged, since the append is done."""
+        target = self.refused / f"{job}.jsonl"
+        try:
+            self._file_system.make_directories(self.refused)
+            with naming(target), target.open("wb") as kept:
+                for path in lists:
+                    with path.open("rb") as source:
+                        shutil.copyfileobj(source, kept)
+            _LOG.warning("rows were left out; they are listed in %s", target)
+        except OSError as error:
+            _LOG.error("rows were left out, and the list %s can't be written: %s", target, error)
+
+    def remove(self, path: Path) -> None:
+        """Delete a job's directory, if it exists.
+
+        It is renamed first, so that a task that is still running can't add a file meanwhile.
+        """
+        if self._file_system.status(path) is None:
+            return
+        if not path.name.endswith(_REMOVED):
+            path, found = path.with_name(path.name + _REMOVED), path
+            self._file_system.rename(found, path)
+        for name in self._file_system.names(path):
+            self._file_system.remove(path / name)
+        self._file_system.remove_directory(path)
+
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_NAMESPACE: Final = Path("/proc/self/ns/pid")
+_TRUSTED_SECONDS: Final = 7 * 24 * 3600
+"""How long a job on another machine, which can't be checked, is assumed to be running."""
+
+
+def owner_text(clock: Clock, process: int | None = None) -> str:
+    """Describe who runs a job: a process on this machine.
+
+    * `process`: Its number; by default that of this process.
+    """
+    process = os.getpid() if process is None else process
+    owner = {
+        "host": os.uname().nodename,
+        "boot": _boot(),
+        "namespace": _namespace(),
+        "process": process,
+        "started": _start_time(process),
+        "created": clock.now_ms() / 1000,
+    }
+    return json.dumps(owner)
+
+
+def is_alive(clock: Clock, owner: str) -> bool:
+    """Return whether the process that `owner_text` described may still be running.
+
+    On this machine that is known; on another one it is assumed for a week.
+    """
+    try:
+        told = json.loads(owner)
+        host, boot, namespace = told["host"], told["boot"], told["namespace"]
+        process, started, created = int(told["process"]), told["started"], int(told["created"])
+    except _NO_OWNER:
+        return False
+    if host != os.uname().nodename or (boot == _boot() and namespace != _namespace()):
+        return clock.now_ms() // 1000 - created < _TRUSTED_SECONDS
+    return bool(boot == _boot() and started and started == _start_time(process))
+
+
+def _is_earlier(owner: str, than: str) -> bool:
+    """Return whether a note is of the same streaming query, which runs one batch at a time, and older."""
+    try:
+        told, later = json.loads(owner), json.loads(than)
+        return bool(told["query"] == later["query"] and told["created"] < later["created"])
+    except _NO_OWNER:
+        return False
+
+
+def _start_time(process: int) -> str:
+    """Return when a process began; empty if it has ended, even if no parent has noticed."""
+    found = ProcessStat.of(process)
+    return "" if found is None or found.has_ended else found.started
+
+
+def _namespace() -> str:
+    try:
+        return str(_NAMESPACE.readlink())
+    except OSError:
+        return ""
+
+
+def _boot() -> str:
+    try:
+        return _BOOT.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+_AT_FDCWD: Final = -100
+_RENAME_EXCHANGE: Final = 2
+OLD: Final = ".old"
+
+
+def new_store_path(root: Path, job: str) -> Path:
+    """Return the path, beside a store, where a job builds its replacement."""
+    return root.with_name(f"{root.name}.{job}")
+
+
+def swap(root: Path, new: Path, file_system: FileSystem) -> None:
+    """Swap two stores: in one step if the file system can; otherwise no store is in place for a moment.
+
+    Both are complete and closed. If the process ends in between, `heal` completes the swap.
+    """
+    file_system.sync_directory(new)
+    if not _exchange(root, new):
+        old = new.with_name(new.name + OLD)
+        file_system.rename(root, old)
+        file_system.rename(new, root)
+        file_system.rename(old, new)
+    file_system.sync_directory(root.parent)
+
+
+def _exchange(first: Path, second: Path) -> bool:
+    """Exchange two directories by Linux's ``renameat2``; return False if that is not supported."""
+    rename = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
+    if rename is None:
+        return False
+    return bool(rename(_AT_FDCWD, os.fsencode(first), _AT_FDCWD, os.fsencode(second), _RENAME_EXCHANGE) == 0)
+
+
+def heal(root: Path, file_system: FileSystem) -> None:
+    """Complete a swap that was interrupted between its steps and left no store at `root`."""
+    if file_system.status(root) is not None:
+        return
+    for old in (each for each in stores_beside(root, file_system) if each.name.endswith(OLD)):
+        new = old.with_name(old.name.removesuffix(OLD))
+        with StoreLock(old, file_system):  # which its job holds, if that is only between two steps
+            file_system.rename(new if file_system.status(new) is not None else old, root)
+        file_system.sync_directory(root.parent)
+        return
+
+
+def stores_beside(root: Path, file_system: FileSystem) -> list[Path]:
+    """Find replacements and replaced stores that jobs left beside a store; to the holder of its lock all are waste."""
+    name = re.compile(re.escape(root.name) + r"\.job-[0-9a-f]{32}(\.old)?")
+    return [root.with_name(each) for each in file_system.names(root.parent) if name.fullmatch(each)]
+
+
+def remove_store(path: Path) -> bool:
+    """Delete a store, if it exists; return whether it is gone."""
+    shutil.rmtree(path, ignore_errors=True)
+    return not path.exists()
 
 
 _SCHEMA: Final = pa.schema(

@@ -40,7 +40,7 @@ from store_core.format.message import PutMessageStatus
 from store_core.store.parts import InProcess
 from store_core.store.rebuild.plan import RebuildOptions
 from store_core.store.sink.commit import AppendTransaction, CommitLedger, SinkCommit
-from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.staged_batch import SinkDirectory
 from tests.store_core.kills.campaign import Target, leave_killed, run_campaign
 from tests.store_core.rebuilt import queue_files
 from tests.store_core.store.sink.staging import stage

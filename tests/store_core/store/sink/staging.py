@@ -12,8 +12,7 @@ from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
 from store_core.files.clock import SystemClock
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.store.sink.commit import SinkCommit
-from store_core.store.sink.directory import SinkDirectory
-from store_core.store.sink.staged_batch import StagedBatch, StagedBatchWriter, StagedFile
+from store_core.store.sink.staged_batch import SinkDirectory, StagedBatch, StagedBatchWriter, StagedFile
 from tests.store_core.fakes import FaultyFileSystem
 
 if TYPE_CHECKING:

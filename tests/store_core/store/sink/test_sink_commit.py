@@ -38,8 +38,8 @@ from store_core.store.sink.commit import (
     check_target,
     with_sizes_of,
 )
-from store_core.store.sink.directory import SinkDirectory
 from store_core.store.sink.staged_append import Appended
+from store_core.store.sink.staged_batch import SinkDirectory
 from tests.budgets import budget
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.sink.staging import (

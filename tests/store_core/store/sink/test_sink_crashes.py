@@ -16,7 +16,7 @@ from store_core.answers import check
 from store_core.store.sink import commit
 from store_core.store.sink import directory as sink_directory
 from store_core.store.sink.commit import CommitReport, SinkCommit, with_sizes_of
-from store_core.store.sink.directory import SinkDirectory
+from store_core.store.sink.staged_batch import SinkDirectory
 from tests.golden_stores import golden_stores, unpack
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.sink.staging import CONFIG, ImpatientClock, bodies_of, check_queues, make_store, stage
