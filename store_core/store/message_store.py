@@ -20,14 +20,13 @@ from store_core.files.store_lock import AbortFile, is_lock_held
 from store_core.files.store_path import ConfiguredRoot
 from store_core.queue.dispatch.rocketmq_check import Strictness, check_message_and_return_size
 from store_core.store.get_message import StoreReading
-from store_core.store.log_adoption import LogAdoption
 from store_core.store.memory import keep_freed_memory
 from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig
 from store_core.store.put.put_preparation import AppendBatchResult, PutMessageResult, ReplicaService, as_future
 from store_core.store.put.put_service import PutService, default_hooks
 from store_core.store.recovery.log_recovery import RecoveryReport
 from store_core.store.store_layout import check_is_store, check_is_there, checked_config, config_of, lock_of, log_paths
-from store_core.store.store_life import StoreServices, StoreSetup
+from store_core.store.store_life import LogAdoption, StoreServices, StoreSetup
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

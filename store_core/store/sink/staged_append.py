@@ -50,9 +50,9 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.store.log_adoption import AppendPlace, LogAdoption
     from store_core.store.message_store import DefaultMessageStore
     from store_core.store.put.put_preparation import QueueOffsets
+    from store_core.store.store_life import AppendPlace, LogAdoption
 
 
 HEAD_SIZE: Final = BLANK_SIZE

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
-    from store_core.store.log_adoption import LogAdoption
+    from store_core.store.store_life import LogAdoption
 
 BEFORE = [b"old %d" % number for number in range(7)]
 ADDED = [b"new %d" % number for number in range(5)]
