@@ -13,8 +13,7 @@ import pyarrow as pa
 import pytest
 
 from pyspark_commitlog import plots
-from pyspark_commitlog.plot_data import binned
-from pyspark_commitlog.plots import binary_bytes, duration, si
+from pyspark_commitlog.plots import binary_bytes, binned, duration, si
 from pyspark_commitlog.sample import orders_store
 from store_core import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError, read_messages
 from store_core.answers import plots as drawn
