@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an open store is made of: its services, from loading to closing, and what they are made from."""
+"""What an open store is made of: its services, from loading to closing, and records that another writer has put."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of encoded records, passed from the process that encoded them to the one that appends them.
+"""The directory for append jobs' own files, which RocketMQ ignores, and the files of encoded records in it.
 
-The file is an Arrow IPC stream. It is read by another process than its writer, from a directory that others may write
-to; so nothing in it is executed, and its content is compared with what the writer reported.
+Such a file is an Arrow IPC stream. It is read by another process than its writer, from a directory that others may
+write to; so nothing in it is executed, and its content is compared with what the writer reported.
 """
 
 from __future__ import annotations

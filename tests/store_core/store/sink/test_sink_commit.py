@@ -28,7 +28,7 @@ from store_core.errors import (
     StoreNotFoundError,
     UnsupportedStoreError,
 )
-from store_core.store.sink import directory as sink_directory
+from store_core.store.sink import staged_batch as sink_directory
 from store_core.store.sink.commit import (
     AppendTransaction,
     CommitLedger,

@@ -14,7 +14,7 @@ import pytest
 from store_core import MessageStoreConfig
 from store_core.answers import check
 from store_core.store.sink import commit
-from store_core.store.sink import directory as sink_directory
+from store_core.store.sink import staged_batch as sink_directory
 from store_core.store.sink.commit import CommitReport, SinkCommit, with_sizes_of
 from store_core.store.sink.staged_batch import SinkDirectory
 from tests.golden_stores import golden_stores, unpack
