@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import PySparkException
 
-from pyspark_commitlog.append import AppendSource, LocalRows, SourceFormat, zone_of
+from pyspark_commitlog.append import AppendSource, LocalRows, zone_of
 from pyspark_commitlog.spark_errors import end_of
 from pyspark_commitlog.write.options import WriteOptions
 from pyspark_commitlog.write.writer import CommitLogWriter, plan_write, reported
@@ -181,19 +181,13 @@ def test_dead_letters_are_replayed_by_an_expression_on_their_properties(job: Job
 
 
 @pytest.mark.spark
-def test_a_dry_run_counts_and_appends_nothing(job: Job) -> None:
+def test_rows_left_out_are_an_exit_code_of_their_own_and_a_dry_run_appends_nothing(job: Job) -> None:
     path = job.file("rows.json", '{"topic": "t", "body": "x"}\n{"body": "no topic", "topic": null}\n')
 
     assert job.run("--json", path, "--dry-run", "--write-option=badRows=skip") == 1, job.errors
     assert (1, 1, True) == tuple(job.report[name] for name in ("records", "left_out", "dry_run"))
     assert not any(job.report[name] for name in ("begin_offset", "end_offset", "store_timestamp"))
     assert not job.store.exists()
-
-
-@pytest.mark.spark
-def test_rows_left_out_are_an_exit_code_of_their_own(job: Job) -> None:
-    path = job.file("rows.json", '{"topic": "t", "body": "x"}\n{"body": "no topic", "topic": null}\n')
-
     assert job.run("--json", path, "--write-option=badRows=skip") == 1
     assert len(rows_of(job.store, "body")) == 1
 
@@ -284,14 +278,6 @@ def test_what_the_other_store_does_not_have_is_told_and_nothing_is_appended(
 def test_a_topic_of_which_no_message_is_left_is_no_error(job: Job, other: Path) -> None:
     assert job.run("--from-store", str(other), "--topic", "expired", "--dry-run") == 0, job.errors
     assert job.report["records"] == 0
-
-
-@pytest.mark.spark
-def test_an_error_that_spark_hides_behind_its_own_is_told() -> None:
-    hidden = PySparkException("Writing job aborted")
-    hidden._cause = Exception("...: store_core.errors.StoreLockedError: somebody has it")  # type: ignore[attr-defined]
-
-    assert end_of(hidden) == (4, "somebody has it")
 
 
 @pytest.mark.spark
@@ -468,14 +454,6 @@ def is_left_to_spark(source: AppendSource) -> bool:
     return False
 
 
-@pytest.mark.parametrize("kind", ["json", "csv"])
-def test_texts_are_left_to_spark(kind: SourceFormat, tmp_path: Path) -> None:
-    path = tmp_path / "rows"
-    path.write_text('{"topic": "t", "body": "x"}\n' if kind == "json" else "topic,body\nt,x\n")
-
-    assert is_left_to_spark(AppendSource(kind, str(path), {}))
-
-
 @pytest.mark.parametrize("kind", [pa.float64(), pa.uint8(), pa.timestamp("ns"), pa.dictionary(pa.int32(), pa.string())])
 def test_columns_of_other_types_than_messages_have_are_left_to_spark(kind: pa.DataType, tmp_path: Path) -> None:
     path = tmp_path / "rows.parquet"
@@ -521,14 +499,15 @@ def test_directories_of_partitions_patterns_and_options_are_left_to_spark(tmp_pa
         assert not is_left_to_spark(AppendSource("parquet", f"{here}{rows / 'topic=t'}", {}))
 
 
-def test_the_engine_that_can_not_say_what_rows_are_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = tmp_path / "rows.json"
-    path.write_text('{"topic": "t", "body": "x"}\n')
+@pytest.mark.parametrize(("kind", "text"), [("json", '{"topic": "t", "body": "x"}\n'), ("csv", "topic,body\nt,x\n")])
+def test_texts_are_left_to_spark(kind: str, text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "rows"
+    path.write_text(text)
 
-    assert 2 == appended(tmp_path / "store", "local", "--json", str(path))["code"]
-    assert "these rows need a reader of Spark" in capsys.readouterr().err
+    assert 2 == appended(tmp_path / "store", "local", f"--{kind}", str(path))["code"]
+    told = capsys.readouterr().err
+    assert "these rows need a reader of Spark" in told
+    assert "give --spark as well" in told
     assert not (tmp_path / "store").exists()
 
 

@@ -131,42 +131,43 @@ Driver stacktrace:
 """
 
 
-@pytest.mark.parametrize(
-    ("last", "code", "words"),
-    [
-        (
-            "PermissionError: [Errno 13] Permission denied: '/store/rebuilt/x'",
-            3,
-            "/store/rebuilt/x: Permission denied. Run this as a user with permission, or change the permissions",
-        ),
-        (
-            "OSError: [Errno 28] No space left on device: '/store/rebuilt/x'",
-            3,
-            "/store/rebuilt/x: No space left on device. Free some space, and run this again",
-        ),
-        ("store_core.errors.StoreLockedError: somebody has it", 4, "somebody has it"),
-        ("ZeroDivisionError: division by zero", 3, "ZeroDivisionError: division by zero"),
-        ("numpy.exceptions.AxisError: axis 1", 3, "numpy.exceptions.AxisError: axis 1"),
-    ],
-)
-def test_an_error_in_a_task_is_told_without_sparks_stack(last: str, code: int, words: str) -> None:
-    assert (code, words) == end_of(PySparkException(TASK.format(last=last)))
+def hidden(text: str) -> PySparkException:
+    """Return an error of Spark that has the cause behind it."""
+    error = PySparkException("Writing job aborted")
+    error._cause = Exception(text)  # type: ignore[attr-defined]
+    return error
+
+
+DENIED: Final = "Permission denied. Run this as a user with permission, or change the permissions"
+FULL: Final = "No space left on device. Free some space, and run this again"
 
 
 @pytest.mark.parametrize(
-    ("error", "words"),
+    ("error", "code", "words"),
     [
-        (
-            PermissionError(13, "Permission denied", "/s/lock"),
-            "/s/lock: Permission denied. Run this as a user with permission, ",
+        *(
+            (PySparkException(TASK.format(last=last)), code, words)
+            for last, code, words in (
+                ("PermissionError: [Errno 13] Permission denied: '/store/rebuilt/x'", 3, f"/store/rebuilt/x: {DENIED}"),
+                ("OSError: [Errno 28] No space left on device: '/store/rebuilt/x'", 3, f"/store/rebuilt/x: {FULL}"),
+                ("store_core.errors.StoreLockedError: somebody has it", 4, "somebody has it"),
+                ("ZeroDivisionError: division by zero", 3, "ZeroDivisionError: division by zero"),
+                ("numpy.exceptions.AxisError: axis 1", 3, "numpy.exceptions.AxisError: axis 1"),
+            )
         ),
-        (FileNotFoundError(2, "No such file or directory", "it's"), "it's: No such file or directory. Check the path"),
-        (OSError(22, "Invalid argument", "/s"), "/s: Invalid argument"),
-        (OSError("the new index has 3 files"), "the new index has 3 files"),
+        (hidden("...: store_core.errors.StoreLockedError: somebody has it"), 4, "somebody has it"),
+        (PermissionError(13, "Permission denied", "/s/lock"), 3, f"/s/lock: {DENIED}"),
+        (
+            FileNotFoundError(2, "No such file or directory", "it's"),
+            3,
+            "it's: No such file or directory. Check the path",
+        ),
+        (OSError(22, "Invalid argument", "/s"), 3, "/s: Invalid argument"),
+        (OSError("the new index has 3 files"), 3, "the new index has 3 files"),
     ],
 )
-def test_an_error_of_the_system_begins_with_the_path(error: OSError, words: str) -> None:
-    assert end_of(error)[1].startswith(words)
+def test_an_error_is_told_in_a_sentence_without_sparks_stack(error: Exception, code: int, words: str) -> None:
+    assert (code, words) == end_of(error)
 
 
 def test_each_verdict_has_a_code() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 import sys
+from functools import partial
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -248,9 +249,37 @@ def test_sizes_and_times_have_the_unit_that_fits() -> None:
 # ---- refusals
 
 
-def test_a_missing_column_is_named(table: pa.Table) -> None:
-    with pytest.raises(InvalidOptionError, match=r"needs the columns store_size, .*'\.\.\.,store_size'"):
-        plots.message_rates(table.drop_columns("store_size"))
+NO_QUANTITIES: list[dict[str, float | list[float]]] = [{}, {"a": -1.0}, {"a": [1.0, -1.0]}, {"a": []}]
+
+
+@pytest.mark.parametrize(
+    ("draw", "says"),
+    [
+        (
+            lambda table: plots.message_rates(table.drop_columns("store_size")),
+            r"needs the columns store_size, .*'\.\.\.,store_size'",
+        ),
+        (lambda table: plots.message_rates(table, 0), "bin_seconds is 0"),
+        *(
+            (partial(plots.store_latency, percentiles=percentiles), "percentiles are")
+            for percentiles in ((), (99, 50), (-1,), (101,))
+        ),
+        *(
+            (lambda _, values=values: plots.bars(values, "Rates"), "expected one or more quantities")
+            for values in NO_QUANTITIES
+        ),
+        (
+            lambda _: plots.bars({"ours": 1.0}, "Rates", compared_with=["others"]),
+            r"compared_with: expected names among \['ours'\], found \['others'\]",
+        ),
+        (lambda _: plots.stream_progress([None, {}]), "0 reports, none with rows"),  # type: ignore[list-item]
+        (lambda _: plots.stream_progress([_progress(0, 5, 25)]), "1 report, none with rows"),
+        *((lambda table, draw=draw: draw(table.slice(0, 0)), "there is no message to draw") for draw in DRAWN),
+    ],
+)
+def test_what_can_not_be_drawn_is_told(draw: Callable[[pa.Table], Plots], says: str, table: pa.Table) -> None:
+    with pytest.raises(InvalidOptionError, match=says):
+        draw(table)
 
 
 @pytest.mark.parametrize("draw", DRAWN)
@@ -262,29 +291,6 @@ def test_what_has_no_messages_is_named(found: object, draw: Callable[[object], P
         draw(found)
 
 
-@pytest.mark.parametrize("draw", DRAWN)
-def test_no_message_is_said(table: pa.Table, draw: Callable[[pa.Table], Plots]) -> None:
-    with pytest.raises(InvalidOptionError, match="there is no message to draw"):
-        draw(table.slice(0, 0))
-
-
-@pytest.mark.parametrize("percentiles", [(), (99, 50), (-1,), (101,)])
-def test_percentiles_are_checked(table: pa.Table, percentiles: tuple[float, ...]) -> None:
-    with pytest.raises(InvalidOptionError, match="percentiles are"):
-        plots.store_latency(table, percentiles)
-
-
-def test_a_bin_has_a_second_at_least(table: pa.Table) -> None:
-    with pytest.raises(InvalidOptionError, match="bin_seconds is 0"):
-        plots.message_rates(table, 0)
-
-
-@pytest.mark.parametrize("values", [{}, {"a": -1.0}, {"a": [1.0, -1.0]}, {"a": []}])
-def test_bars_are_quantities(values: dict[str, float | list[float]]) -> None:
-    with pytest.raises(InvalidOptionError, match="expected one or more quantities"):
-        plots.bars(values, "Rates")
-
-
 def test_of_several_rounds_the_median_is_drawn_and_the_range_is_told() -> None:
     (made,) = plots.bars({"a": [3.0, 1.0, 2.0], "b": 5.0}, "Rates").plots
 
@@ -292,10 +298,7 @@ def test_of_several_rounds_the_median_is_drawn_and_the_range_is_told() -> None:
     assert ["M0 0h400v10h-400z", "M0 0h1000v10h-1000z"] == [shape.path for row in made.rows for shape in row.shapes]
 
 
-def test_bars_are_compared_with_those_that_are_there_and_have_another_colour() -> None:
-    with pytest.raises(InvalidOptionError, match=r"compared_with: expected names among \['ours'\], found \['others'\]"):
-        plots.bars({"ours": 1.0}, "Rates", compared_with=["others"])
-
+def test_bars_to_compare_with_have_another_colour() -> None:
     (made,) = plots.bars({"a": 2.0, "b": 1.0, "c": 3.0}, "Rates", compared_with=["b"]).plots
     assert ["main", "plain", "main"] == [shape.tone for row in made.rows for shape in row.shapes]
 
@@ -334,16 +337,6 @@ def test_a_stream_has_a_rate_and_a_distance_for_each_batch_with_rows() -> None:
 
 def test_a_pyspark_that_does_not_report_the_end_says_so() -> None:
     assert "not reported" in repr(plots.stream_progress([_progress(10, 5, None)]))
-
-
-def test_a_query_that_has_not_begun_is_none_with_rows() -> None:
-    with pytest.raises(InvalidOptionError, match="0 reports, none with rows"):
-        plots.stream_progress([None, {}])  # type: ignore[list-item]
-
-
-def test_a_stream_without_rows_is_refused() -> None:
-    with pytest.raises(InvalidOptionError, match="1 report, none with rows"):
-        plots.stream_progress([_progress(0, 5, 25)])
 
 
 def test_a_store_is_unpacked_where_it_is_wanted(tmp_path: Path) -> None:

@@ -219,20 +219,6 @@ def test_a_log_that_names_too_many_queues_is_refused(segment_size: int, tmp_path
 # ---- parts of a store
 
 
-def test_single_topics_and_queues_can_be_asked_for(tmp_path: Path) -> None:
-    log = LogBuilder(segment_size=1 << 14)
-    for number in range(20):
-        put(log, number // 4, topic="ab"[number % 2], queue_id=number // 2 % 2)
-    store = log.write(tmp_path / "store")
-    whole = rebuild_here(store, tmp_path / "whole", RULES)
-    part = rebuild_here(store, tmp_path / "part", replace(RULES, topics=frozenset("a"), queue_id=1, has_index=False))
-    expected = {name: data for name, data in queue_files(tmp_path / "whole").items() if "/a/1/" in name}
-
-    assert 4 == len(whole.queues)
-    assert [("a", 1)] == [(queue.topic, queue.queue_id) for queue in part.queues]
-    assert expected == queue_files(tmp_path / "part")
-
-
 @pytest.mark.parametrize("number", [0, 1, 37, 60, 119, 120])
 def test_since_an_offset_gives_what_the_whole_log_gives(number: int, tmp_path: Path) -> None:
     log = log_of(120)

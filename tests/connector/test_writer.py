@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -14,12 +13,8 @@ from typing import TYPE_CHECKING
 import pytest
 from chispa import assert_df_equality
 from pyspark.errors import PySparkException
-from pyspark.sql.types import StructType
 
-from pyspark_commitlog.write.options import WriteOptions
-from pyspark_commitlog.write.writer import plan_write
 from store_core import DefaultMessageStore
-from store_core.errors import StoreError
 from tests.connector.called import rebuild_consume_queue
 from tests.connector.stores import SMALL, SMALL_CONFIG, Writer, consumed, error_of, rows_of
 
@@ -240,33 +235,7 @@ def test_bad_rows_are_left_out_on_request_and_listed(write: Writer) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("schema", "says"),
-    [
-        ("topic string, body string, bodi string", "did you mean 'body'?"),
-        ("topic string", "messages need a column 'body'"),
-        ("body string", "messages need a column 'topic'"),
-        ("topic string, body string, queue_offset bigint", "drop them with df.drop('queue_offset')"),
-        ("topic string, body int", "column 'body' of type int: expected binary or string"),
-        ("topic string, body string, keys array<int>", "column 'keys' of type array<int>: expected list of strings"),
-        ("topic string, body string, properties map<string,int>", "expected map of strings"),
-        ("topic string, body string, topic string", "expected each column once, found 'topic' twice"),
-        (
-            "topic string, body string, tags string, keys string, properties_string binary",
-            "column 'properties_string' holds all properties: drop either it or 'tags', 'keys'",
-        ),
-        ("topic string, body string, queue_id bigint", "column 'queue_id' of type bigint: expected int"),
-    ],
-)
-def test_columns_that_are_none_of_a_message_are_refused_before_a_task_runs(
-    schema: str, says: str, write: Writer
-) -> None:
-    with pytest.raises(StoreError, match=re.escape(says)):
-        plan_write(WriteOptions.from_spark({"path": str(write.root)}), StructType.fromDDL(schema), overwrite=False)
-    assert not write.root.exists()
-
-
-def test_what_a_plan_refuses_is_spark_s_error(write: Writer) -> None:
+def test_columns_that_are_none_of_a_message_are_refused_before_a_task_runs(write: Writer) -> None:
     assert "did you mean 'body'?" in error_of(lambda: write(write.frame("topic string, body string, bodi string")))
     assert not write.root.exists()
 

@@ -18,7 +18,6 @@ from store_core import (
     InvalidOptionError,
     LostWorkerError,
     RebuildOptions,
-    StoreNotFoundError,
     plan_rebuild,
     rebuild_consume_queue,
 )
@@ -188,11 +187,6 @@ def test_an_interrupt_while_others_work_leaves_nothing(is_verified: bool, store:
     assert not (store / "rebuilt").exists()
     assert [] == list(scratch.iterdir())
     assert children == set(active_children())
-
-
-def test_without_a_log_there_is_nothing_to_rebuild(tmp_path: Path) -> None:
-    with pytest.raises(StoreNotFoundError):
-        rebuild_consume_queue(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize(

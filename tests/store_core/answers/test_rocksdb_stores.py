@@ -28,6 +28,8 @@ from tests.store_core.snapshot.test_queues import STORES, queues_of
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from store_core.format.release import Release
+
 
 pytestmark = pytest.mark.golden
 
@@ -146,21 +148,26 @@ def test_a_store_that_a_broker_holds_has_no_findings_and_a_lost_unit_is_found(
     assert {"unit_missing": 1} == broken.counts
 
 
-def test_a_repair_of_wrong_units_is_refused_by_name(root: Path) -> None:
-    change(root, {}, (unit_key("orders", 2, 7),))
+@pytest.mark.parametrize(
+    ("name", "release", "lost", "told"),
+    [
+        (IN_REPOSITORY, "5.5", ("orders", 2, 7), r"is read and never written.* --to files --replace"),
+        (
+            "5.5.1/cqdouble-light",
+            "5.5.1",
+            ("%LMQ%a", 0, 7),
+            r"combineCQUseRocksdbForLmq.* found %LMQ%a.* --to files --replace",
+        ),
+    ],
+)
+def test_a_repair_of_wrong_units_is_refused_by_name(
+    name: str, release: Release, lost: tuple[str, int, int], told: str, golden_directory: Path, tmp_path: Path
+) -> None:
+    root = shutil.copytree(unpack_newer(name, golden_directory).root, tmp_path / "store")
+    change(root, {}, (unit_key(*lost),))
     before = every_file(root)
-    with pytest.raises(UnsupportedStoreError, match=r"is read and never written.* --to files --replace"):
-        plan_repair(root, release=OPTIONS.release)
-
-    assert before == every_file(root)
-
-
-def test_a_repair_of_light_queues_that_only_a_rocksdb_has_is_refused(golden_directory: Path, tmp_path: Path) -> None:
-    root = shutil.copytree(unpack_newer("5.5.1/cqdouble-light", golden_directory).root, tmp_path / "store")
-    change(root, {}, (unit_key("%LMQ%a", 0, 7),))
-    before = every_file(root)
-    with pytest.raises(UnsupportedStoreError, match=r"combineCQUseRocksdbForLmq.* found %LMQ%a.* --to files --replace"):
-        plan_repair(root, release="5.5.1")
+    with pytest.raises(UnsupportedStoreError, match=told):
+        plan_repair(root, release=release)
 
     assert before == every_file(root)
 

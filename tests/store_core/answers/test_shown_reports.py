@@ -71,12 +71,6 @@ def test_lists_maps_times_and_nulls_are_shown() -> None:
     ] == table_of(batch)
 
 
-def test_times_that_python_has_no_name_for_are_shown() -> None:
-    batch = batch_of(time=pa.array([2**62, -(2**62)], pa.int64()).cast(TIMESTAMP_TYPE))
-
-    assert 3 == len(table_of(batch))
-
-
 def test_without_rows_the_names_are_shown() -> None:
     assert ["topic  queue_id"] == table_of(batch_of(topic=pa.array([], pa.string()), queue_id=pa.array([], pa.int32())))
 

@@ -300,13 +300,6 @@ def test_get_reads_an_id_by_the_look_up(store: Path, monkeypatch: pytest.MonkeyP
     assert [row["msg_id"]] == [options["msg_id"] for options in asked]
 
 
-def test_an_unknown_topic_or_store_is_named(store: Path, tmp_path: Path) -> None:
-    assert ExitCode.USAGE == call("explain", tmp_path / "none").code
-    assert ExitCode.USAGE == call("explain", store, "--mode=FAST").code
-    assert ExitCode.USAGE == call("explain", store, "--topic=Nope").code
-    assert ExitCode.DONE == call("explain", store, "--topic=orders").code
-
-
 def counted(store: Path, *columns: str) -> dict[tuple[object, ...], tuple[int, int]]:
     """Count row by row."""
     messages: Counter[tuple[object, ...]] = Counter()

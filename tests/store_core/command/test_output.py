@@ -385,13 +385,6 @@ def test_a_line_says_what_is_done_and_what_is_left_and_disappears() -> None:
     assert terminal.getvalue().split("\r")[-2].endswith(ERASE)
 
 
-def test_a_report_does_not_depend_on_the_terminal(store: Path) -> None:
-    terminal = io.StringIO()
-
-    assert call("check", store).text == call("check", store, around=Console(progress=terminal)).text
-    assert "check: reading, 1 of " in terminal.getvalue()
-
-
 def lines_seen(written: str) -> list[str]:
     """Return what a terminal shows after characters: the line is erased, and a carriage return goes to its begin."""
     lines = []

@@ -271,15 +271,6 @@ def test_a_name_that_begins_with_a_blank_is_another_one(tmp_path: Path) -> None:
     assert 1 == read_messages(tmp_path, topic=" lead").read_all().num_rows
 
 
-def test_options_reach_the_reader(tmp_path: Path) -> None:
-    log = LogBuilder(4096)
-    log.append_all(b"one", b"two", b"three")
-    log.write(tmp_path)
-    log_end = log.records[2].physical_offset
-
-    assert [{"n": 2}] == sql("SELECT count(*) n FROM messages", tmp_path, ending_offsets=log_end).read_all().to_pylist()
-
-
 @pytest.mark.parametrize("condition", ["topic = 'payments'", "store_timestamp < '{}'", "store_timestamp > '{}'"])
 @pytest.mark.parametrize(
     "name", ["starting_offsets", "ending_offsets", "starting_timestamp", "ending_timestamp", "topic"]
