@@ -351,14 +351,12 @@ def test_messages_that_were_delivered_or_wait_go_to_their_own_topics(
     delay, transactions = str(golden("5.3.3/delay").root), str(golden("5.3.3/tx").root)
     store = tmp_path / "store"
 
-    assert 20 == appended(store, engine, "--from-store", delay, "--topic", "delay_topic")["records"]
-    assert (
-        280
-        == appended(store, engine, "--from-store", delay, "--topic", "SCHEDULE_TOPIC_XXXX,rmq_sys_wheel_timer")[
-            "records"
-        ]
-    )
-    assert 62 == appended(store, engine, "--from-store", transactions, "--topic", "tx_topic")["records"]
+    for source, topics, count in (
+        (delay, "delay_topic", 20),
+        (delay, "SCHEDULE_TOPIC_XXXX,rmq_sys_wheel_timer", 280),
+        (transactions, "tx_topic", 62),
+    ):
+        assert count == appended(store, engine, "--from-store", source, "--topic", topics)["records"]
     rows = rows_of(store, "topic", "sys_flag", "prepared_transaction_offset", "properties")
     assert {"delay_topic", "timer_topic", "tx_topic"} == {row["topic"] for row in rows}
     assert {(0, 0)} == {(row["sys_flag"], row["prepared_transaction_offset"]) for row in rows}

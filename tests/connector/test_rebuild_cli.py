@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -23,7 +23,7 @@ from store_core.snapshot.config import REWOUND
 from store_core.store.rebuild.swap import RebuildSwap
 from store_core.store.store_state import StoreCheckpoint
 from tests.builders import LogBuilder
-from tests.connector.called import commitlog, rebuild_consume_queue, rebuild_index
+from tests.connector.called import commitlog, rebuild_consume_queue, rebuild_index, rebuilt_queues
 from tests.store_core.files.store_kinds import add_dledger, add_rocksdb, every_file
 from tests.store_core.rebuilt import index_files, queue_files
 from tests.store_core.store.sink.staging import check_queues, commit, make_store
@@ -44,11 +44,6 @@ def store(golden: Golden, tmp_path: Path) -> Path:
     return shutil.copytree(golden("5.3.3/propcrc").root, tmp_path / "store")
 
 
-def report_of(path: Path) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(path.read_text())
-    return found
-
-
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 def test_lost_queues_and_index_are_back_after_two_commands(
@@ -64,7 +59,7 @@ def test_lost_queues_and_index_are_back_after_two_commands(
     assert queues == queue_files(store)
     assert 0 == rebuild_index(arguments)
     assert index == index_files(store)
-    assert 462 == report_of(tmp_path / "report.json")["records"]
+    assert 462 == json.loads((tmp_path / "report.json").read_text())["records"]
     assert 0 == rebuild_consume_queue([str(store), "--verify", "--with-index"])
     assert "no findings" in capsys.readouterr().out
     assert not {"rebuilt", "replaced-1", "replaced-2", SWAP_JOURNAL} & {path.name for path in store.iterdir()}
@@ -143,7 +138,7 @@ def test_a_verify_leaves_nothing_behind(store: Path) -> None:
 
 
 def test_damage_is_an_exit_code_of_its_own_and_not_put_in_place_unasked(
-    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    store: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before = queue_files(store)
     segment = max((store / "commitlog").iterdir())
@@ -151,14 +146,13 @@ def test_damage_is_an_exit_code_of_its_own_and_not_put_in_place_unasked(
     data[4:8] = b"\xff\xff\xff\xff"
     segment.write_bytes(data)
 
-    assert 4 == rebuild_consume_queue([str(store), "--replace", "--json", str(tmp_path / "report.json")])
+    report = rebuilt_queues(store, "--replace")
+    assert 4 == report["exit_code"]
     assert before == queue_files(store)
     assert "nothing was replaced" in capsys.readouterr().out
-    report = report_of(tmp_path / "report.json")
     assert report["is_damaged"]
     assert report["read_end_offset"] <= int(segment.name) < report["end_offset"]
     assert "body_checksums" in report["not_checked"]
-    assert 4 == report["exit_code"]
     assert 5 == rebuild_consume_queue([str(store)])
     assert 1 == rebuild_consume_queue([str(store), "--verify"])
     assert 5 == rebuild_consume_queue([str(store), "--replace", "--accept-damage"])
@@ -241,9 +235,9 @@ def test_a_checkpoint_that_a_dead_job_rewound_has_no_time_of_the_log(
     assert "checkpoint: log none, queues none, index 2" in capsys.readouterr().out
 
 
-def test_times_in_the_json_report_are_readable(store: Path, tmp_path: Path) -> None:
-    assert 0 == rebuild_consume_queue([str(store), "--with-index", "--json", str(tmp_path / "report.json"), *SIZES])
-    report = report_of(tmp_path / "report.json")
+def test_times_in_the_json_report_are_readable(store: Path) -> None:
+    report = rebuilt_queues(store, "--with-index", *SIZES)
+    assert 0 == report["exit_code"]
     times = read_messages(store, columns=["store_timestamp", "segment"]).read_all().to_pylist()
     last = {row["segment"]: iso_time(round(row["store_timestamp"].timestamp() * 1000)) for row in times}
 

@@ -22,7 +22,7 @@ from store_core import read_messages
 from store_core.answers import Bill, Producers, bill, group_table, message_reads, producers, store_producers
 from store_core.answers.group_table import COUNT, MAX, MIN, SUM, GroupTable
 from store_core.answers.report import Verdict
-from store_core.answers.store_producers import bucket_begin, buckets_of, percentiles
+from store_core.answers.store_producers import buckets_of, percentiles
 from store_core.errors import InvalidOptionError
 from tests.builders import LogBuilder, Record, in_batch
 from tests.life_logs import write_config
@@ -390,11 +390,3 @@ def test_a_percentile_is_the_number_of_its_rank_nearly(values: list[int], rank: 
     assert abs(found) <= abs(expected) <= abs(found) * (1 + 1 / 128)
     assert found == expected or abs(expected) > 255
     assert found == 0 or (found < 0) == (expected < 0)
-
-
-@given(st.lists(numbers, min_size=2, max_size=9))
-def test_buckets_have_the_order_of_their_numbers(values: list[int]) -> None:
-    buckets = buckets_of(np.array(sorted(values), np.int64)).tolist()
-
-    assert sorted(buckets) == buckets
-    assert buckets == [int(buckets_of(np.array([bucket_begin(bucket)]))[0]) for bucket in buckets]
