@@ -21,16 +21,11 @@ if TYPE_CHECKING:
 SIZE = 1024
 
 
-def write_log(root: Path, count: int = 30, spare: int = 0) -> LogBuilder:
+def write_log(root: Path, spare: int = 0) -> LogBuilder:
     """Write a log of small segments, and preallocated ones after it."""
     log = LogBuilder(SIZE)
-    for number in range(count):
-        log.append(b"body %d" % number, topic="orders")
-    contents = list(log.segments().values())
-    for number in range(len(contents) + spare):
-        path = root / "commitlog" / f"{number * SIZE:020d}"
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(contents[number] if number < len(contents) else bytes(SIZE))
+    log.append_all(*(b"body %d" % number for number in range(30)), topic="orders")
+    log.write(root, preallocated=spare)
     return log
 
 
