@@ -103,9 +103,9 @@ def _by_likely_release(told: LikelyRelease, repeated: _Check, options: RebuildOp
     tried: list[CheckedStore] = []
     for release in told.releases:
         tried.append(repeated.run(replace(options, release=release)))
-        if not any(kind.depends_on_release for kind, _ in tried[-1].tally.counts):
+        if not any(tried[-1].against_release):
             break
-    best = min(tried, key=lambda each: (each.foreign_count, each.finding_count))
+    best = min(tried, key=lambda each: each.against_release)
     others = [
         f"by the rules of {each.plan.options.release} it has {counted(each.finding_count, 'finding')}" for each in tried
     ]

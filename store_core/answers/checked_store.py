@@ -32,6 +32,7 @@ from store_core.snapshot.config import (
     checkpoint_fields,
     read_checkpoint,
 )
+from store_core.snapshot.index import Index, LoadedIndex
 from store_core.snapshot.timers import Timers
 from store_core.store.message_store import DefaultMessageStore
 from store_core.store.rebuild.findings import Finding, FindingKind, LostBytes, LostRange, Tally
@@ -46,7 +47,6 @@ if TYPE_CHECKING:
     from store_core.answers.index_chains import ChainCheck
     from store_core.files.clock import Clock
     from store_core.format.release import Release
-    from store_core.snapshot.index import LoadedIndex
     from store_core.snapshot.log import Log
     from store_core.store.rebuild.plan import RebuildOptions, RebuildPlan
     from store_core.store.rebuild.queue_files import QueueReport
@@ -93,10 +93,18 @@ class CheckedStore:
         return sum(count for _, count in self.tally.counts)
 
     @property
-    def foreign_count(self) -> int:
-        """How many findings are of what the release does not leave; what is missing may be lost, whoever wrote it."""
-        counts = self.tally.counts
-        return sum(count for kind, count in counts if kind.depends_on_release and not kind.endswith("_missing"))
+    def against_release(self) -> tuple[int, int]:
+        """How many findings are of what the release does not leave, and how many more lack where some are.
+
+        What is missing may be lost, whoever wrote it; and of a queue without units, or no index, all is.
+        """
+        counts = dict(self.tally.counts)
+        foreign = (kind for kind in counts if kind.depends_on_release and not kind.endswith("_missing"))
+        missing = (
+            dict(each.counts).get(FindingKind.UNIT_MISSING, 0) for each in self.compared.judged if each.reaches >= 0
+        )
+        keys = counts.get(FindingKind.INDEX_MISSING, 0) if Index(self.plan.store).paths else 0
+        return sum(counts[kind] for kind in foreign), sum(missing) + keys
 
     def is_index_pending(self, first: Self) -> bool:
         """Whether keys are missing from an index that stood still since a first look, while the log grew.

@@ -17,6 +17,7 @@ from store_core.answers.repair_plan import RepairPlan, RepairReport, plan_digest
 from store_core.answers.report import Verdict
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
+from store_core.snapshot.likely_release import LikelyRelease
 from store_core.store.store_state import StoreCheckpoint
 from tests.store_core.answers.planting import Expected, Fault, StoreCopy, fault_named, largest_queue, plant
 from tests.store_core.answers.planting.other_faults import INDEX_FAULTS
@@ -116,6 +117,19 @@ def test_a_sound_store_needs_no_repair(name: str, golden: Golden) -> None:
 
     assert not plan.is_needed
     assert Verdict.CLEAN is plan.verdict
+
+
+@pytest.mark.parametrize("name", ["4.3.0/basic", "4.9.7/lmq", "5.3.3/basic", "5.5.0/basic"])
+@pytest.mark.parametrize("lost", [("consumequeue", "index"), ("consumequeue",), ("index",)])
+def test_what_is_lost_as_a_whole_does_not_tell_the_release(
+    name: str, lost: tuple[str, ...], golden: Golden, tmp_path: Path
+) -> None:
+    store = shutil.copytree(golden(name).root, tmp_path / "store", ignore=shutil.ignore_patterns(*lost))
+
+    plan = plan_repair(store, hash_slot_num=100)
+
+    assert LikelyRelease.of(store).releases[0] == plan.found.release
+    assert plan.is_needed
 
 
 def test_index_files_before_the_first_wrong_one_stay(store: Path) -> None:
