@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from store_core.answers.answer import StoreReports
 from store_core.answers.export_job import ExportReport
 from store_core.answers.export_proof import ProofReport
 from store_core.answers.info import InfoReport
@@ -21,7 +22,6 @@ from store_core.answers.store_producers import ProducersReport
 from store_core.answers.store_recover import RecoverReport
 from store_core.answers.store_redact import RedactReport
 from store_core.answers.store_replay import ReplayReport
-from store_core.answers.store_reports import StoreReports
 from store_core.answers.store_retention import RetentionReport
 from store_core.answers.store_transactions import TransactionsReport
 

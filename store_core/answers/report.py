@@ -324,7 +324,7 @@ class Report(ABC, Generic[Facts]):
         return cls(found, {table.name: table.of(rows.get(table.name, ())) for table in cls.SCHEMA.tables})
 
     def over_stores(self) -> Self:
-        """Return the report with what is no sum over several stores; see `store_core.answers.store_reports`."""
+        """Return the report with what is no sum over several stores; see `store_core.answers.answer`."""
         return self
 
     @property
