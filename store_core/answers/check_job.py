@@ -30,7 +30,7 @@ from store_core.store.rebuild.job import RebuildJob, rebuild_by
 from store_core.store.rebuild.plan import RebuildOptions, RebuildPlan, RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
 from store_core.store.rebuild.report import RebuildReport, check_wanted, inference_notes
-from store_core.store.rebuild.segment_part import arrives_at
+from store_core.store.rebuild.segment_scan import arrives_at
 
 if TYPE_CHECKING:
     import os

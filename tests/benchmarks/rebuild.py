@@ -149,7 +149,7 @@ def _measure_memory(log: Path) -> None:
     """Read a whole segment as one task does, and drop the result."""
     from store_core.snapshot.log import Log  # noqa: PLC0415 -- measured from here on
     from store_core.store.rebuild.job import RebuildJob  # noqa: PLC0415
-    from store_core.store.rebuild.segment_part import SegmentPart  # noqa: PLC0415
+    from store_core.store.rebuild.segment_scan import SegmentPart  # noqa: PLC0415
 
     before = anonymous()
     (segment,) = Log.of(str(log)).segments

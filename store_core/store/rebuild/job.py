@@ -48,16 +48,16 @@ from store_core.store.rebuild.index_files import (
 from store_core.store.rebuild.queue_compare import LogBounds, QueueJudgement, StoredQueues, judge_queue
 from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
 from store_core.store.rebuild.report import RebuildReport
-from store_core.store.rebuild.segment_part import (
+from store_core.store.rebuild.segment_scan import (
     SegmentOutcome,
     SegmentPart,
+    SegmentScan,
     find_rebuilt_end,
     merge_outcomes,
     rebuild_coverage,
     split_segments,
     without_tails,
 )
-from store_core.store.rebuild.segment_scan import SegmentScan
 from store_core.store.rebuild.swap import ATTEMPTS, RebuildAttempt
 
 if TYPE_CHECKING:

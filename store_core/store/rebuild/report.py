@@ -16,7 +16,7 @@ from store_core.snapshot.queues import Queues
 from store_core.store.read.ranges import CheckKind, Coverage
 from store_core.store.read.read_messages import hint_of, stored_topics
 from store_core.store.rebuild.index_files import NO_DIFFERENCES, IndexDifferences, IndexReport
-from store_core.store.rebuild.segment_part import NO_LIGHT_RECORDS, LightRecords, SegmentOutcome
+from store_core.store.rebuild.segment_scan import NO_LIGHT_RECORDS, LightRecords, SegmentOutcome
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

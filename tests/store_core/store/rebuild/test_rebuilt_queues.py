@@ -28,14 +28,15 @@ from store_core.store.rebuild import segment_part
 from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import StoredQueues
 from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
-from store_core.store.rebuild.segment_part import (
+from store_core.store.rebuild.segment_scan import (
     SegmentOutcome,
     SegmentPart,
+    SegmentScan,
+    SegmentUnits,
     find_rebuilt_end,
     merge_outcomes,
     split_segments,
 )
-from store_core.store.rebuild.segment_scan import SegmentScan, SegmentUnits
 from store_core.store.segment_diff import JOINED, DifferingBytes
 from tests.budgets import budget
 from tests.builders import BODY_AT, LogBuilder, Record
