@@ -17,8 +17,7 @@ from store_core import read_messages, read_view
 from store_core.answers import check, diff
 from store_core.errors import UnsupportedStoreError
 from store_core.format.columnar.chain import scan
-from store_core.format.columnar.decode_batch import Decoding, decode_records
-from store_core.format.columnar.records import Records
+from store_core.format.columnar.records import Decoding, Records, decode_records
 from store_core.format.columns import COLUMNS, STORE
 from store_core.format.properties import PropertyParser
 from store_core.format.record.decode import decode_message

@@ -31,8 +31,7 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.storage import StorageSettings, parse_url
 from store_core.files.store_path import places_of
 from store_core.format.columnar.chain import scan
-from store_core.format.columnar.decode_batch import Decoding, decode_records
-from store_core.format.columnar.records import Records
+from store_core.format.columnar.records import Decoding, Records, decode_records
 from store_core.format.columns import COLUMNS, STORE
 from store_core.format.compression import expand_body
 from store_core.format.filter.sql92_columns import evaluate_maps

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One record, readable: its message, and those of a client's batch in it.
 
-`store_core.format.columnar.decode_batch` decodes many records at once and must agree with this module.
+`store_core.format.columnar.records` decodes many records at once and must agree with this module.
 
 Such a body is exploded into records (``putMessages``), or stored as it is: an inner batch of a BatchCQ topic (RocketMQ
 5.0 and later).

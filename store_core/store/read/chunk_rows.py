@@ -14,8 +14,7 @@ import pyarrow.compute as pc
 
 from store_core.errors import LEFT_OUT, CorruptRecordError
 from store_core.format.columnar.arrow_slices import fixed_array, numbers, texts, true_mask
-from store_core.format.columnar.decode_batch import DecodedBatch, Decoding, Fault, decode_records, is_covered
-from store_core.format.columnar.records import Records
+from store_core.format.columnar.records import DecodedBatch, Decoding, Fault, Records, decode_records, is_covered
 from store_core.format.columns import CORRUPT_RECORD, STORE
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_parser import Sql92Expression, failure_of

@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from store_core.errors import CorruptRecordError, UnsafeSizeError
 from store_core.format.columnar import decode_batch as decoding
 from store_core.format.columnar.chain import chain
-from store_core.format.columnar.decode_batch import DecodedBatch, Decoding, decode_records
-from store_core.format.columnar.records import Records
+from store_core.format.columnar.records import DecodedBatch, Decoding, Records, decode_records
 from store_core.format.columns import BODIES, COLUMNS, DEFAULT_COLUMNS, arrow_schema, table_time
 from store_core.format.compression import BodyTooLargeError, expand_body
 from store_core.format.layout import CompressionType
