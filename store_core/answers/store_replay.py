@@ -233,7 +233,7 @@ class _Replay:
         """Yield the messages as records."""
         from store_core.answers.replayed_rows import REPLAYED_COLUMNS, TargetQueues, check_targets, replayed_batch
         from store_core.format.columnar.encode_batch import encode_batch
-        from store_core.store.put.log_appender import fits
+        from store_core.store.put.commit_log import fits
         from store_core.store.read.read_messages import read_messages
         from store_core.store.sink.staged_batch import StagedBatch
 

@@ -34,7 +34,7 @@ from store_core.format.properties import (
 from store_core.format.record.delayed import OF_WAITING
 from store_core.format.release import Release, rules_of
 from store_core.queue.queue_path import refusal_of
-from store_core.store.put.log_appender import fits
+from store_core.store.put.commit_log import fits
 from store_core.store.put.put_service import topic_refusal
 from store_core.store.sink.staged_batch import StagedBatch
 
