@@ -154,7 +154,7 @@ def append(given: Mapping[str, str], source: AppendSource, *, on_spark: bool) ->
 
 
 def _append_by_spark(source: AppendSource, given: Mapping[str, str]) -> None:
-    from pyspark_commitlog.engine import job_session  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.answers import job_session  # noqa: PLC0415 -- PySpark need not be installed
     from pyspark_commitlog.progress import spark_progress  # noqa: PLC0415 -- as above
 
     with job_session(f"append to {given['path']}") as spark, spark_progress(spark):

@@ -307,7 +307,7 @@ class Answer(ABC, Generic[AnyReport]):
         config : path, optional
             The broker's configuration, as of option `config` of `store_core.read_messages`.
         engine : Engine, optional
-            What does the work: by default this process, or `processes`, or `pyspark_commitlog.engine.SparkEngine`. The
+            What does the work: by default this process, or `processes`, or `pyspark_commitlog.answers.SparkEngine`. The
             result is the same.
 
         Raises

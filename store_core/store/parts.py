@@ -4,7 +4,7 @@
 A job defines the work and knows nothing of processes; an engine runs any job, and decides where. The parts of a job
 run in any order and in any process, perhaps more than once, and their results are merged in plan order. So the
 result is the same whichever engine ran them: `InProcess` here,
-`store_core.store.process_pool.ProcessPool`, or Spark with `pyspark_commitlog.engine.SparkEngine`.
+`store_core.store.process_pool.ProcessPool`, or Spark with `pyspark_commitlog.answers.SparkEngine`.
 """
 
 from __future__ import annotations

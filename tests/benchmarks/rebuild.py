@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from pyspark_commitlog.engine import SparkEngine
+from pyspark_commitlog.answers import SparkEngine
 from store_core.store.message_store_config import MessageStoreConfig
 from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.plan import RebuildRules

@@ -22,8 +22,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
-from pyspark_commitlog.answers import check
-from pyspark_commitlog.engine import SparkEngine
+from pyspark_commitlog.answers import SparkEngine, check
 from pyspark_commitlog.spark_errors import quoted_error, spark_words
 from store_core.queue.queue_path import QueueRules
 from store_core.store.rebuild.job import RebuildJob, Run, RunKey, TaskResult, rebuild_by

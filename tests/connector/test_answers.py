@@ -15,9 +15,8 @@ import pytest
 import pyspark_commitlog.answers
 import store_core.answers
 from pyspark_commitlog import answers
-from pyspark_commitlog.answers import export, prove
+from pyspark_commitlog.answers import SparkEngine, export, prove
 from pyspark_commitlog.command import main
-from pyspark_commitlog.engine import SparkEngine
 from store_core import RebuildOptions, read_messages
 from store_core import answers as core
 from store_core.answers import Salvage

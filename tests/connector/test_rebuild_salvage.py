@@ -14,7 +14,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from pyspark_commitlog.engine import SparkEngine
+from pyspark_commitlog.answers import SparkEngine
 from store_core import read_messages
 from store_core.queue.consume_queue_unit import UNIT_DTYPE
 from store_core.queue.queue_path import QueueRules
