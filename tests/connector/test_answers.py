@@ -25,7 +25,7 @@ from store_core.command.console import Console
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.snapshot.store import Store
 from store_core.store.parts import InProcess
-from store_core.store.rebuild import segment_part
+from store_core.store.rebuild import segment_scan
 from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.queue_compare import LogBounds
 from tests.builders import BODY_AT, LogBuilder
@@ -280,7 +280,7 @@ def test_spark_rebuilds_and_compares_as_this_process_does_and_rocketmq_did(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = golden(name)
-    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 5000)
+    monkeypatch.setattr(segment_scan, "_SMALLEST_PART", 5000)
     rules = golden_rules(store)
     here, there = InProcess(), SparkEngine(spark)
     rebuilt = rebuild_by(here, store.root, tmp_path / "here", rules)

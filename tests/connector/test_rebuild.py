@@ -15,7 +15,7 @@ import pytest
 from store_core.errors import UnsafeSizeError
 from store_core.queue.queue_path import QueueRules
 from store_core.snapshot.log_end import LiveMoment
-from store_core.store.rebuild import job, segment_part
+from store_core.store.rebuild import job, segment_scan
 from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
@@ -47,7 +47,7 @@ def test_the_result_depends_neither_on_cuts_nor_on_order_nor_on_repetition(
     store = log_of(200).write(tmp_path / "store")
     rebuild_by(LocalRunner(slots=1), store, tmp_path / "expected", RULES)  # one task writes the index
     chosen = random.Random(seed)  # noqa: S311 -- for variety
-    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 300)
+    monkeypatch.setattr(segment_scan, "_SMALLEST_PART", 300)
     monkeypatch.setattr(job, "_BUCKETS_A_SLOT", chosen.randint(1, 5))
     runner = LocalRunner(chosen, attempts=2, is_one_machine=seed % 2 == 0, slots=chosen.randint(1, 40))
     report = rebuild_by(runner, store, tmp_path / "found", RULES)
@@ -100,7 +100,7 @@ def test_segments_are_read_whole_where_their_parts_do_not_fit_together(
     log.patch(bad + BODY_LENGTH_AT, (1 << 20).to_bytes(4))  # a body that exceeds its record: lengths still chain
     store = log.write(tmp_path / "store")
     rebuild_here(store, tmp_path / "expected", RULES)
-    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 300)
+    monkeypatch.setattr(segment_scan, "_SMALLEST_PART", 300)
     report = rebuild_by(LocalRunner(slots=30), store, tmp_path / "found", RULES)
 
     assert queue_files(tmp_path / "expected") == queue_files(tmp_path / "found")

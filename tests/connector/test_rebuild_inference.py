@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core.queue.queue_path import QueueRules
-from store_core.store.rebuild import segment_part
+from store_core.store.rebuild import segment_scan
 from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.plan import RebuildRules
 from tests.builders import LogBuilder
@@ -131,7 +131,7 @@ def test_a_topic_whose_batch_comes_late_is_a_batch_topic_from_its_first_record(
     store = log.write(tmp_path / "store")
     told = RebuildRules(QueueRules(batch_topics=frozenset({"late"}), batch_consume_queue_file_size=460))
     rebuild_here(store, tmp_path / "expected", told)
-    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 300)
+    monkeypatch.setattr(segment_scan, "_SMALLEST_PART", 300)
     rules = replace(told, queue_rules=replace(told.queue_rules, batch_topics=frozenset()), infers_batch_topics=True)
     report = rebuild_by(LocalRunner(slots=8), store, tmp_path / "found", rules)
 

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The records of one batch as columns, each made on request; intermediate results are made once."""
+"""The records of one batch as columns, each made on request, and their decoding into the requested Arrow columns.
+
+Each row equals `store_core.format.record.decode.decode_message` of its record; a record that can't be decoded has a
+`Fault`, with the error that explains why. No Python object is made per record.
+"""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The commit log: appending messages, one by one or many at once, and flushing them."""
+"""The commit log: appending messages under the put lock, whose holder is its only writer, and flushing them."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading one segment of the log for units of queues and index entries, packed for transport, across damage.
+"""A segment's part of a rebuild, and the reading of it for units of queues and index entries, across damage.
 
 Segments are read independently, in any order and by any process; `store_core.store.rebuild.job` combines the results
 in log order.

@@ -24,7 +24,7 @@ from store_core import (
 from store_core.answers.report import Verdict
 from store_core.files.clock import SystemClock
 from store_core.store.parts import InProcess, PartsDone, Step
-from store_core.store.rebuild import segment_part
+from store_core.store.rebuild import segment_scan
 from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.queue_compare import LogBounds
 from tests.builders import LogBuilder
@@ -69,7 +69,7 @@ def test_a_pool_gives_what_this_process_gives_and_rocketmq_wrote(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     store = golden(name)
-    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 5000)
+    monkeypatch.setattr(segment_scan, "_SMALLEST_PART", 5000)
     here, there = (
         rebuild_by(engine, store.root, tmp_path / name, golden_rules(store), clock=FakeClock())
         for name, engine in (("here", InProcess()), ("there", pool))

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import CorruptRecordError, UnsafeSizeError
-from store_core.format.columnar import decode_batch as decoding
+from store_core.format.columnar import records as decoding
 from store_core.format.columnar.chain import chain
 from store_core.format.columnar.records import DecodedBatch, Decoding, Records, decode_records
 from store_core.format.columns import BODIES, COLUMNS, DEFAULT_COLUMNS, arrow_schema, table_time

@@ -25,7 +25,7 @@ from store_core.queue.queue_path import QueueRules
 from store_core.snapshot import index
 from store_core.snapshot.index import KeyFile
 from store_core.store.parts import RunReader, RunSpill, SpilledRun, packed, unpacked
-from store_core.store.rebuild import segment_part
+from store_core.store.rebuild import segment_scan
 from store_core.store.rebuild.index_files import (
     IndexFilesJob,
     IndexReport,
@@ -53,7 +53,7 @@ WINDOW: Final = 3
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 1000)
+    monkeypatch.setattr(segment_scan, "_SMALLEST_PART", 1000)
     monkeypatch.setattr(index, "_WINDOW", WINDOW)
 
 

@@ -24,7 +24,7 @@ from store_core.queue.queue_path import QueueRules
 from store_core.snapshot import log_end
 from store_core.snapshot.log_end import find_end
 from store_core.store.parts import packed
-from store_core.store.rebuild import segment_part
+from store_core.store.rebuild import segment_scan
 from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import StoredQueues
 from store_core.store.rebuild.queue_files import QueuePlace, QueueReport, QueueWriters
@@ -256,7 +256,7 @@ one_directory = settings(budget(0.5), suppress_health_check=[HealthCheck.functio
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(segment_part, "_SMALLEST_PART", 100)
+    monkeypatch.setattr(segment_scan, "_SMALLEST_PART", 100)
 
 
 def segment_of(data: bytes, start_offset: int, directory: Path) -> Segment:
