@@ -185,7 +185,7 @@ def shown_engine(processes: int) -> Iterator[Engine]:
     context = click.get_current_context()
     around, name = Console.of(context), context.info_name or ""
     if is_on_spark():
-        with connector("engine").job_engine(f"commitlog-{name}") as engine:  # a session made for it ends with it
+        with connector("answers").job_engine(f"commitlog-{name}") as engine:  # a session made for it ends with it
             yield engine
         return
     progress = PartsProgress(name, around.progress, around.clock)
