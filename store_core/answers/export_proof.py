@@ -21,7 +21,7 @@ from store_core.answers.report import Report, ReportSchema, fact, number, table,
 from store_core.errors import StoreNotFoundError
 from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.arrow_slices import binary_parts
-from store_core.format.columnar.checksums import body_crcs
+from store_core.format.columnar.spans import body_crcs
 from store_core.format.words import counted
 from store_core.snapshot.log import Log
 from store_core.store.export.lake_files import SegmentTotals, totals_by_segment

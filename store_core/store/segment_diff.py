@@ -19,8 +19,8 @@ from store_core.files.segment_source import Segment, SegmentBytes, open_ahead, o
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.chain import Chain, Window
-from store_core.format.columnar.checksums import wrong_bodies
 from store_core.format.columnar.records import Records
+from store_core.format.columnar.spans import wrong_bodies
 from store_core.format.layout import BLANK_SIZE
 from store_core.format.properties import CRC_NAME, CRC_RESERVED, PropertyParser
 from store_core.format.record.scan import StopReason, check_record, store_timestamp

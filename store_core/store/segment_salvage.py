@@ -22,9 +22,9 @@ from store_core.files.segment_source import Segment, SegmentBytes, open_ahead
 from store_core.files.store_lock import is_lock_held
 from store_core.files.store_path import StorePaths, store_roots
 from store_core.format.columnar.chain import Chain, Place, Window
-from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch
 from store_core.format.columnar.records import Decoding, Records, decode_records
+from store_core.format.columnar.spans import record_crcs
 from store_core.format.columns import DEFAULT_COLUMNS, arrow_schema
 from store_core.format.layout import BLANK_SIZE, V6_BITS
 from store_core.format.properties import CRC_RESERVED

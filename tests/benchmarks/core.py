@@ -13,7 +13,7 @@ from unittest.mock import patch
 import numpy as np
 
 from store_core import ReadOptions, plan_ranges, read_messages
-from store_core.format.columnar import checksums
+from store_core.format.columnar import spans
 from store_core.format.columnar.chain import chain, scan
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.columns import DEFAULT_COLUMNS
@@ -127,7 +127,7 @@ def _beside_zlib(
     name: str, runs: int, checked: Callable[[], object], unchecked: Callable[[], object] | None = None
 ) -> list[dict[str, object]]:
     def by_zlib() -> None:
-        with patch.object(checksums, "crc32", zlib.crc32):
+        with patch.object(spans, "crc32", zlib.crc32):
             checked()
 
     ways = {f"{name}, zlib": by_zlib, f"{name}, {_OURS}": checked}
@@ -143,7 +143,7 @@ def _checksums(store: Path, body_size: int) -> Callable[[], object]:
     starts = chain(raw).starts[: _BATCH_ROWS * _BATCHES] + head_dtype().itemsize
     pieces = np.split(starts, range(_BATCH_ROWS, starts.size, _BATCH_ROWS))
     print(f"  checksums of {starts.size:,} bodies, in {len(pieces)} pieces")
-    return lambda: [checksums.body_crcs(raw, piece, piece + body_size) for piece in pieces]
+    return lambda: [spans.body_crcs(raw, piece, piece + body_size) for piece in pieces]
 
 
 def _encode(batch: pa.RecordBatch, *, compute_crc: bool = True) -> None:

@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 
 from store_core import ReadOptions, plan_ranges, read_messages
-from store_core.format.columnar import checksums
+from store_core.format.columnar import spans
 from store_core.format.columnar.chain import chain
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.columns import DEFAULT_COLUMNS
@@ -133,5 +133,5 @@ def _fixed_work(raw: npt.NDArray[np.uint8]) -> Callable[[], None]:
 
 def _read_by_zlib(store: Path) -> None:
     """Check by zlib, whether isal is installed or not."""
-    with patch.object(checksums, "crc32", zlib.crc32):
+    with patch.object(spans, "crc32", zlib.crc32):
         drained(store, columns=DEFAULT_COLUMNS, verify_crc=True)()

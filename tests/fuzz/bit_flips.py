@@ -22,7 +22,7 @@ import numpy as np
 
 from store_core import read_messages
 from store_core.format.columnar.chain import Place, scan
-from store_core.format.columnar.checksums import record_crcs
+from store_core.format.columnar.spans import record_crcs
 from store_core.format.layout import field_position, head_dtype
 from store_core.format.properties import CRC_RESERVED
 from store_core.format.record.scan import StopReason, check_record, read_sys_flag

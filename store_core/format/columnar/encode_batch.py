@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
 from store_core.format.columnar.arrow_slices import number_queues
-from store_core.format.columnar.checksums import body_crcs
 from store_core.format.columnar.encode_columns import (
     DelayedRows,
     HeadValue,
@@ -33,6 +32,7 @@ from store_core.format.columnar.encode_columns import (
     lengths_before,
 )
 from store_core.format.columnar.input_columns import UNKNOWN_HOST, MessageColumns
+from store_core.format.columnar.spans import body_crcs
 from store_core.format.layout import (
     HEAD_SIZES,
     TRANSACTION_MASK,

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from store_core.format.columnar.arrow_slices import table_rows
-from store_core.format.columnar.checksums import body_crcs
+from store_core.format.columnar.spans import body_crcs
 from store_core.format.java import hash_map_capacity, hash_map_order
 from store_core.format.layout import HOST_V6, head_dtype
 from store_core.format.properties import (

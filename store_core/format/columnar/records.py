@@ -24,10 +24,9 @@ from store_core.format.columnar.arrow_slices import (
     take_slices,
     texts,
 )
-from store_core.format.columnar.checksums import record_crcs, wrong_bodies
 from store_core.format.columnar.java_hashes import hash_codes
 from store_core.format.columnar.property_columns import PropertyColumns, split_key_column
-from store_core.format.columnar.spans import EntryLog, Heads, Spans, entry_column, measure
+from store_core.format.columnar.spans import EntryLog, Heads, Spans, entry_column, measure, record_crcs, wrong_bodies
 from store_core.format.columns import BODIES, CORRUPT_RECORD, HEAD_FIELDS, STORE, arrow_schema, property_of, table_times
 from store_core.format.compression import MAX_EXPANDED_BODY, BodyTooLargeError, expand_body
 from store_core.format.layout import (

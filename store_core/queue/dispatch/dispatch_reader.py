@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 import numpy as np
 
 from store_core.format.columnar.chain import Chain, Place, Run, chain
-from store_core.format.columnar.checksums import wrong_bodies
+from store_core.format.columnar.spans import wrong_bodies
 from store_core.format.layout import BLANK_SIZE, MAX_HEAD_SIZE, V6_BITS, MagicCode
 from store_core.format.record.scan import head_shape, read_frame, read_sys_flag
 from store_core.format.segment_view import Piece, SegmentView

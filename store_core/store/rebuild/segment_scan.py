@@ -16,8 +16,8 @@ import numpy as np
 from store_core.errors import UnsafeSizeError
 from store_core.files.segment_source import Segment, SegmentBytes, open_segment
 from store_core.format.columnar.chain import Place, Run, Window, count_sound
-from store_core.format.columnar.checksums import record_crcs
 from store_core.format.columnar.records import Records, unexpandable
+from store_core.format.columnar.spans import record_crcs
 from store_core.format.layout import MessageSysFlag
 from store_core.format.properties import INNER_BASE, INNER_MULTI_DISPATCH, INNER_MULTI_QUEUE_OFFSET, INNER_NUM
 from store_core.format.record.scan import StopReason, check_record

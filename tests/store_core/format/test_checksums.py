@@ -16,8 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from store_core.format.columnar import checksums
-from store_core.format.columnar.checksums import body_crcs
+from store_core.format.columnar import spans
+from store_core.format.columnar.spans import body_crcs
 from store_core.format.crc32 import CRC_MASK, crc32
 from store_core.format.record.scan import body_crc
 
@@ -32,7 +32,7 @@ _ASK = """
 import json, sys
 sys.modules.update(dict.fromkeys(json.loads(sys.argv[1])))
 import numpy as np
-from store_core.format.columnar.checksums import body_crcs
+from store_core.format.columnar.spans import body_crcs
 from store_core.format.crc32 import crc32
 found = [crc32.__module__]
 for borders in map(np.array, json.loads(sys.argv[2])):
@@ -123,7 +123,7 @@ def test_checksums_of_many_equal_those_of_each(
     if is_shuffled:
         random.shuffle(order)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checksums, "_TOGETHER_BYTES", together)
+        patch.setattr(spans, "_TOGETHER_BYTES", together)
         found = body_crcs(raw, starts[order], (starts + sizes[:, 0])[order])
 
     assert [body_crc(rows[row][0]) for row in order] == found.tolist()
@@ -160,7 +160,7 @@ def test_short_pieces_are_copied_and_others_sliced(
         seen.append(piece)
         return crc32(piece)
 
-    monkeypatch.setattr(checksums, "crc32", watched)
+    monkeypatch.setattr(spans, "crc32", watched)
     found = body_crcs(raw, starts, stops)
 
     assert [raw[start:stop].tobytes() for start, stop in zip(starts, stops, strict=True)] == seen

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from store_core import MessageStoreConfig
 from store_core.errors import CorruptRecordError
-from store_core.format.columnar import chain, checksums, property_columns
+from store_core.format.columnar import chain, property_columns, spans
 from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch, encode_batch
 from store_core.format.java import hash_code, positive_hash
 from store_core.format.record.encode import EncodeRules
@@ -72,7 +72,7 @@ def small_pieces() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(property_columns, "_CUT_BYTES", 100)
         patch.setattr(property_columns, "_BLOCK", 200)
-        patch.setattr(checksums, "_TOGETHER_BYTES", 1 << 11)
+        patch.setattr(spans, "_TOGETHER_BYTES", 1 << 11)
         yield
 
 
