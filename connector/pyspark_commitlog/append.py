@@ -28,7 +28,7 @@ from pyspark_commitlog.write.writer import CommitLogWriter, check_place, new_job
 from store_core.answers.replayed_rows import copied_batch, undelivered
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
 from store_core.files.access import WAY_ON
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.files.store_path import without_scheme
 from store_core.snapshot.log import Log
 from store_core.store.read.read_messages import read_messages

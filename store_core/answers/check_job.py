@@ -11,8 +11,8 @@ from store_core.answers.index_chains import ChainJob
 from store_core.answers.index_findings import add_index
 from store_core.errors import CorruptRecordError, SegmentVanishedError
 from store_core.files.access import explained_access
-from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_system import OsFileSystem, names_in
+from store_core.files.machine import Clock, SystemClock
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.files.store_kind import StoreUse, check_store_kind, has_queues
 from store_core.files.store_lock import ABORT_FILE, is_lock_held

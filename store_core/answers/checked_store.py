@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.answers.index_chains import ChainCheck
-    from store_core.files.clock import Clock
+    from store_core.files.machine import Clock
     from store_core.format.release import Release
     from store_core.snapshot.log import Log
     from store_core.store.rebuild.plan import RebuildOptions, RebuildPlan

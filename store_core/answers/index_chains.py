@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 
+from store_core.files.machine import keep_freed_memory
 from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.queue.index_format import IndexHeader, IndexSlots
-from store_core.store.memory import keep_freed_memory
 from store_core.store.parts import EachPart
 from store_core.store.rebuild.index_files import IndexDifference
 

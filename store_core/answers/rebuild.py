@@ -17,8 +17,8 @@ from store_core.answers.report import Verdict
 from store_core.answers.store_check import CheckReport
 from store_core.errors import CorruptDatabaseError, InvalidOptionError, UnsupportedStoreError
 from store_core.files.access import explained_access
-from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_system import FileSystem, OsFileSystem
+from store_core.files.machine import Clock, SystemClock
 from store_core.files.names import INDEX_DIRECTORY, QUEUE_KINDS
 from store_core.snapshot.config import checkpoint_time, configured_batch_topics
 from store_core.snapshot.index import Index

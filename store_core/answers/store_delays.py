@@ -28,7 +28,7 @@ from store_core.answers.delay_states import (
 from store_core.answers.message_reads import MISSING_BYTES, ReadJob, missing_line, read_of
 from store_core.answers.plots import Bar, Bars, HeatMap, HeatRow, Plot, Tone
 from store_core.answers.report import Report, ReportSchema, fact, moment, number, shared, table, text
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.files.names import CONFIG_DIRECTORY, TIMER_CHECK_FILE
 from store_core.format.columns import iso_time, known_time, table_time
 from store_core.format.record.delayed import SCHEDULE_TOPIC, TIMER_TOPIC

@@ -21,7 +21,7 @@ from store_core.answers.report import (
     text,
     truth,
 )
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.format.columns import iso_time, known_time, table_time
 from store_core.format.words import age_words, agreeing, counted
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from store_core.answers.answer import Answer, Kind, flag, function_of, opt, release_option
 from store_core.answers.report import Report, ReportSchema, fact, number, table, text
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
-from store_core.files.clock import Clock, SystemClock
+from store_core.files.machine import Clock, SystemClock
 from store_core.format.words import counted
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from store_core.answers.answer import TIME_WORDS, Answer, Kind, function_of, opt
 from store_core.answers.plots import Bar, Bars, Plot, Tone
 from store_core.answers.report import Report, ReportColumn, ReportSchema, fact, moment, number, shared, table, text
 from store_core.errors import InvalidOptionError, StoreError
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import disk_bytes
+from store_core.files.machine import SystemClock
 from store_core.files.segment_source import modified_ns
 from store_core.files.store_kind import StoreUse
 from store_core.files.store_path import nothing_at, places_of

@@ -27,7 +27,7 @@ from store_core.broker.transactions import (
     settled_rows,
     transactions_of,
 )
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.format.columns import iso_time, table_time
 from store_core.format.layout import TRANSACTION_MASK, TransactionType
 from store_core.format.words import agreeing, counted

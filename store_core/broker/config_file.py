@@ -12,8 +12,8 @@ from pathlib import Path
 from threading import RLock
 from typing import TYPE_CHECKING, ClassVar, Final, TypeVar
 
-from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_system import FileSystem, OsFileSystem, write_file
+from store_core.files.machine import Clock, SystemClock
 from store_core.files.names import CONFIG_DIRECTORY
 from store_core.format.java import hash_map_capacity, hash_map_order, spread_hash
 from store_core.format.release import DEFAULT_RELEASE, Release, rules_of

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from store_core.broker.subscription_group import RegisteredSubscription
-    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.files.machine import Clock
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 
 

@@ -32,7 +32,7 @@ from store_core.store.get_message import GetMessageResult, GetMessageStatus
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from store_core.files.clock import Clock
+    from store_core.files.machine import Clock
     from store_core.format.message import MessageExt
     from store_core.format.release_rules import ReleaseRules
     from store_core.store.message_store_config import BrokerConfig

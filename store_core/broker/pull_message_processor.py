@@ -36,7 +36,7 @@ from store_core.broker.pull_checks import (
     PullSysFlag,
     ResponseCode,
 )
-from store_core.files.clock import Clock, SystemClock
+from store_core.files.machine import Clock, SystemClock
 from store_core.files.service_thread import ServiceThread
 from store_core.format.filter.message_selector import MessageSelector
 from store_core.format.message import Message

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import CorruptRecordError
-from store_core.files.clock import Clock, SystemClock
+from store_core.files.machine import Clock, SystemClock
 from store_core.files.service_thread import ServiceThread
 from store_core.format.message import Message, MessageExt, PutMessageStatus
 from store_core.format.properties import (

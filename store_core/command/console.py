@@ -17,7 +17,7 @@ import click
 from store_core.answers.shown_text import TerminalLine, clear_line, escape_text
 from store_core.command.main import LeanImports
 from store_core.errors import LEFT_OUT, StoreError
-from store_core.files.clock import Clock, SystemClock
+from store_core.files.machine import Clock, SystemClock
 from store_core.store.parts import Engine, PartsDone, Step
 
 if TYPE_CHECKING:

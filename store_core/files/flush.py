@@ -17,7 +17,7 @@ from store_core.format.release import DEFAULT_RELEASE, rules_of
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.files.clock import Clock
+    from store_core.files.machine import Clock
     from store_core.files.mapped_file_queue import MappedFileQueue
 
 

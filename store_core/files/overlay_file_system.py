@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.files.clock import Clock
+    from store_core.files.machine import Clock
 
 
 _BLOCK: Final = 64 << 10

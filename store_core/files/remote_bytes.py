@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple, Self, TypeVar
 import numpy as np
 
 from store_core.errors import WITHOUT_SEGMENT, SegmentVanishedError
-from store_core.files.clock import Clock, SystemClock
+from store_core.files.machine import Clock, SystemClock
 from store_core.files.storage import Attempts, RemotePath
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.files.clock import Clock
+    from store_core.files.machine import Clock
 
 
 class WorkerThread:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self, TypeVar
 import pyarrow as pa
 
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreError, UnsupportedStoreError
-from store_core.files.clock import Clock, SystemClock
+from store_core.files.machine import Clock, SystemClock
 from store_core.files.names import SCHEME
 from store_core.format.words import did_you_mean
 

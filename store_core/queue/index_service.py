@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.files.machine import Clock
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
     from store_core.queue.queue_path import QueueRules
 

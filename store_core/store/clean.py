@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
     from pathlib import Path
 
-    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.files.machine import Clock
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.format.release_rules import ReleaseRules
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 from store_core.errors import InvalidOptionError
+from store_core.files.machine import physical_memory
 from store_core.format.filter.message_selector import MessageFilter, MessageSelector
 from store_core.format.java import INT_BITS, wrap
 from store_core.format.layout import BLANK_SIZE, MIN_RECORD_SIZE, MagicCode
@@ -22,7 +23,6 @@ from store_core.format.release import DEFAULT_RELEASE
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, CqExtUnit, is_ext_address
 from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes
-from store_core.store.memory import physical_memory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

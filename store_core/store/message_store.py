@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Final, Self
 
 from store_core.errors import SegmentVanishedError, StoreError
 from store_core.files.access import explained_access
-from store_core.files.clock import Clock, SystemClock, WaitlessClock
 from store_core.files.file_system import FileSystem, OsFileSystem
+from store_core.files.machine import Clock, SystemClock, WaitlessClock, keep_freed_memory
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.files.store_kind import StoreUse
 from store_core.files.store_lock import AbortFile, is_lock_held
 from store_core.files.store_path import ConfiguredRoot
 from store_core.queue.dispatch.rocketmq_check import Strictness, check_message_and_return_size
 from store_core.store.get_message import StoreReading
-from store_core.store.memory import keep_freed_memory
 from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig
 from store_core.store.put.put_preparation import AppendBatchResult, PutMessageResult, ReplicaService, as_future
 from store_core.store.put.put_service import PutService, default_hooks

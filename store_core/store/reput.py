@@ -22,7 +22,7 @@ from store_core.queue.queue_assignment import AssignedUnit, UnfitListsError, lmq
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from store_core.files.clock import Clock
+    from store_core.files.machine import Clock
     from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.format.segment_view import SegmentView
     from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import StoreError
-from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_system import FileSystem, OsFileSystem, write_all
+from store_core.files.machine import Clock, SystemClock
 from store_core.files.mapped_file import TransientStorePool, file_name_of
 from store_core.files.mapped_file_queue import AllocateMappedFileService
 from store_core.files.names import CONSUME_QUEUE, INDEX_DIRECTORY

@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 import pyarrow as pa
 
 from store_core import DefaultMessageStore, Message, MessageStoreConfig
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.machine import SystemClock
 from store_core.files.mapped_file_queue import AllocateMappedFileService
 from store_core.files.segment_listing import SegmentPaths
 from store_core.store.put.commit_log import CommitLog

@@ -39,7 +39,7 @@ from pyspark_commitlog.write.row_encoder import NULL_BODY, RowEncoder
 from pyspark_commitlog.write.schema import check_columns
 from pyspark_commitlog.write.writer import driver_process
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.format.columns import COLUMNS
 from store_core.store.sink.staged_batch import is_alive, owner_text

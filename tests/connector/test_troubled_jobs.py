@@ -22,8 +22,8 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from store_core.errors import StoreError
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.machine import SystemClock
 from store_core.store.sink.commit import SinkCommit
 from tests.builders import LogBuilder
 from tests.connector.processes import CLUSTER, descendants, kill, run_program, wait_for_end

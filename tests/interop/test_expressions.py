@@ -13,8 +13,8 @@ import pytest
 
 from store_core import FilterError
 from store_core.broker.consumer_filter_manager import ConsumerFilterManager
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.machine import SystemClock
 from store_core.format.columns import MAP_TYPE
 from store_core.format.filter.sql92_columns import evaluate_maps
 from store_core.format.filter.sql92_parser import Sql92Expression

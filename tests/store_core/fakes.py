@@ -9,8 +9,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
+from store_core.files.machine import SystemClock
 
 if TYPE_CHECKING:
     import random

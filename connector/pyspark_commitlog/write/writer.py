@@ -18,11 +18,10 @@ from pyspark_commitlog.write.row_encoder import RefusedRow, RowEncoder
 from pyspark_commitlog.write.schema import check_columns
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.access import check_writable, explained_access, naming
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, write_all
+from store_core.files.machine import SystemClock, keep_freed_memory
 from store_core.files.store_lock import ProcessStat
 from store_core.format.columns import iso_time
-from store_core.store.memory import keep_freed_memory
 from store_core.store.sink.commit import (
     AppendTransaction,
     CommitLedger,

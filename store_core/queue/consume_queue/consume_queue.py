@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.files.machine import Clock
     from store_core.files.mapped_file import MappedFile
     from store_core.format.release_rules import ReleaseRules
     from store_core.queue.consume_queue_unit import UnitArray

@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     import numpy.typing as npt
     import pyarrow as pa
 
-    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.files.machine import Clock
     from store_core.files.mapped_file import AppendCallback, MappedFile
     from store_core.files.segment_listing import SegmentPaths
     from store_core.store.put.put_preparation import Pending

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 
 from store_core.errors import LEFT_OUT, CorruptRecordError, SegmentVanishedError
+from store_core.files.machine import keep_freed_memory
 from store_core.files.remote_bytes import RemoteBytes
 from store_core.files.segment_source import Segment, SegmentBytes, open_segment
 from store_core.format.columnar.chain import Chain, Place, Run, Window, count_sound, count_sound_leads
@@ -18,7 +19,6 @@ from store_core.format.record.scan import StopReason
 from store_core.format.salvage import Damage, SalvageWalk
 from store_core.format.segment_view import HEAD
 from store_core.snapshot.log_end import covered_note, segment_end
-from store_core.store.memory import keep_freed_memory
 from store_core.store.read.chunk_rows import WAYS_ON, ChunkRows, ReadChunk, RecordBytes, pieces_of
 from store_core.store.read.picks import Picks, PickWindows
 from store_core.store.read.ranges import ReadRange

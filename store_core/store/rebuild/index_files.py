@@ -15,13 +15,13 @@ import numpy as np
 
 from store_core.errors import UnsafeSizeError
 from store_core.files.file_sync import DeferredSyncFileSystem
+from store_core.files.machine import keep_freed_memory
 from store_core.files.names import INDEX_DIRECTORY
 from store_core.format.columnar.java_hashes import positive_hashes
 from store_core.queue.index_file import IndexFile
 from store_core.queue.index_format import IndexEntries, MessageKeys
 from store_core.queue.index_service import IndexService, index_file_name, next_index_file_name
 from store_core.snapshot.index import Index, KeyFile, LoadedIndex
-from store_core.store.memory import keep_freed_memory
 from store_core.store.parts import RunReader, SpilledRun, unpacked
 from store_core.store.rebuild.swap import RebuildAttempt
 
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.clock import Clock
     from store_core.files.file_system import FileSystem
+    from store_core.files.machine import Clock
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch
     from store_core.queue.queue_path import QueueRules
     from store_core.store.rebuild.findings import LostRanges

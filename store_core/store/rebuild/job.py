@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 import numpy as np
 
 from store_core.errors import UnsafeSizeError
-from store_core.files.clock import Clock, SystemClock
 from store_core.files.file_sync import DeferredSyncFileSystem, sync_directories
 from store_core.files.file_system import OsFileSystem
+from store_core.files.machine import Clock, SystemClock, keep_freed_memory
 from store_core.files.names import INDEX_DIRECTORY, QUEUE_KINDS
 from store_core.format.crc32 import crc32
 from store_core.queue.index_format import MessageKeys
@@ -30,7 +30,6 @@ from store_core.queue.unit_rows import QueueUnits, empty_units
 from store_core.snapshot.index import Index, LoadedIndex
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues
-from store_core.store.memory import keep_freed_memory
 from store_core.store.parts import Engine, RunReader, RunSpill, SpilledRun, packed, unpacked
 from store_core.store.read.option_values import ReadMode
 from store_core.store.read.read_options import ReadOptions

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple
 import numpy as np
 
 from store_core.files.access import naming
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import FileSystem, write_all
+from store_core.files.machine import SystemClock
 from store_core.files.mapped_file import file_name_of
 from store_core.files.names import BATCH_CONSUME_QUEUE, CONSUME_QUEUE, CONSUME_QUEUE_EXT, QUEUE_KINDS
 from store_core.format.layout import MIN_RECORD_SIZE

@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from pathlib import Path
 
-    from store_core.files.clock import Clock
+    from store_core.files.machine import Clock
     from store_core.store.sink.staged_batch import StagedFile
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.files.clock import Clock
+    from store_core.files.machine import Clock
     from store_core.queue.queue_path import QueueRules
 
 

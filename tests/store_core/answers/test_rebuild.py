@@ -22,7 +22,7 @@ from store_core import (
     rebuild_consume_queue,
 )
 from store_core.answers.report import Verdict
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.store.parts import InProcess, PartsDone, Step
 from store_core.store.rebuild import segment_scan
 from store_core.store.rebuild.job import rebuild_by

@@ -31,7 +31,7 @@ from store_core.answers import CheckReport, check, diff
 from store_core.answers.index_chains import expected_links, is_sound
 from store_core.answers.report import Verdict
 from store_core.answers.store_check import RELEASE_GIVEN
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.format.release import DEFAULT_RELEASE
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.snapshot import log_end

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from store_core import BrokerConfig, CorruptRecordError, InvalidOptionError
 from store_core.broker.consumer_offset import ConsumerOffsetManager, FlushConsumerOffsetService
 from store_core.broker.pull_checks import PullSysFlag
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.machine import SystemClock
 from store_core.snapshot.config import DataVersion
 from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker, a_pull
 from tests.store_core.fakes import FakeClock, FaultyFileSystem

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from store_core.broker.consumer_filter import ExpressionMessageFilter
 from store_core.broker.pull_checks import PullMessageRequest, PullSysFlag, ResponseCode
 from store_core.broker.pull_message_processor import PullRequestHoldService, offset_moved_event
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.format.java import hash_code
 from store_core.format.message import Message
 from store_core.store.get_message import GetMessageResult, GetMessageStatus

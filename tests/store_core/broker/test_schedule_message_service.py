@@ -13,7 +13,7 @@ import pytest
 
 from store_core.broker.consumer_offset import DelayOffsetTable
 from store_core.broker.schedule_message_service import ScheduleMessageService
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.format.layout import field_position, head_dtype
 from store_core.format.message import Message, PutMessageStatus
 from store_core.format.record.delayed import SCHEDULE_TOPIC

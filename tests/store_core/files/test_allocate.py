@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.files.mapped_file import TransientStorePool, anonymous_memory, file_name_of
 from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
 from store_core.files.segment_listing import SegmentPaths

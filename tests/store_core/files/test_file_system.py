@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem, OsOpenFile, UnsyncedNames, write_all
+from store_core.files.machine import SystemClock
 from tests.short_lived import run_python
 from tests.store_core.fakes import SyncingDisk, descriptors
 
@@ -272,7 +272,7 @@ def test_a_limit_of_the_system_is_an_error_and_no_signal(tmp_path: Path) -> None
     program = f"""
 import resource, signal
 from pathlib import Path
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.files.file_system import OsFileSystem
 from store_core.files.mapped_file import MappedFile
 from store_core.format.message import AppendMessageResult, AppendMessageStatus

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.files.clock import SystemClock
 from store_core.files.flush import (
     CommitRealTimeService,
     FlushDiskWatcher,
@@ -18,6 +17,7 @@ from store_core.files.flush import (
     GroupCommitService,
     Pace,
 )
+from store_core.files.machine import SystemClock
 from store_core.files.mapped_file import TransientStorePool
 from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
 from store_core.files.segment_listing import SegmentPaths

@@ -10,7 +10,7 @@ from threading import Event
 import pytest
 
 from store_core.files import service_thread
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.files.service_thread import ServiceThread, WorkerThread
 
 

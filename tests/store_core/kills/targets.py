@@ -34,8 +34,8 @@ from store_core.answers.rebuild import rebuild_consume_queue, rebuild_index
 from store_core.answers.report import Verdict
 from store_core.broker.consumer_offset import ConsumerOffsetManager
 from store_core.errors import CorruptRecordError
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.machine import SystemClock
 from store_core.format.message import PutMessageStatus
 from store_core.store.parts import InProcess
 from store_core.store.rebuild.plan import RebuildOptions

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
-    from store_core.files.clock import Clock
+    from store_core.files.machine import Clock
 
 
 FILE_SIZE = 4096

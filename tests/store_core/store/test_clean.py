@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core.errors import InvalidOptionError
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.files.segment_listing import SegmentPaths
 from store_core.format.message import PutMessageStatus
 from store_core.format.release import rules_of

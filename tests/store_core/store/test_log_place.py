@@ -14,8 +14,8 @@ import pytest
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages, rebuild_consume_queue, rebuild_index
 from store_core.answers import check, plan_repair, recover, repair, replay
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreLockedError
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.machine import SystemClock
 from store_core.files.store_lock import StoreLock, is_lock_held
 from store_core.snapshot.store import store_at
 from store_core.store.rebuild.plan import RebuildOptions

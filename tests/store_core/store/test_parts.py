@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core import InvalidOptionError, LostWorkerError, StoreNotFoundError
-from store_core.store.memory import keep_freed_memory
+from store_core.files.machine import keep_freed_memory
 from store_core.store.parts import InProcess, LocalEngine, PartsDone, Step
 from store_core.store.process_pool import ProcessPool
 from tests.short_lived import run_python
@@ -207,7 +207,7 @@ _ARENA_MAX = -8
 _ARENAS_OF_MANY_THREADS = """
 import ctypes, threading
 import numpy as np
-from store_core.store.memory import keep_freed_memory
+from store_core.files.machine import keep_freed_memory
 keep_freed_memory()
 everyone = threading.Barrier(25)
 def hold():

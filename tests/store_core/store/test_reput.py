@@ -15,8 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import BrokerConfig, DefaultMessageStore, SegmentLayoutError
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OsFileSystem
+from store_core.files.machine import SystemClock
 from store_core.files.mapped_file import file_name_of
 from store_core.files.mapped_file_queue import MappedFileQueue
 from store_core.files.segment_listing import SegmentPaths

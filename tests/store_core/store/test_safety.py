@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.format.message import PutMessageStatus
 from store_core.format.record.decode import client_batch
 from store_core.store.message_store_config import BrokerConfig

@@ -18,8 +18,8 @@ import pytest
 from store_core import DefaultMessageStore, RebuildOptions, SegmentLayoutError, rebuild_index
 from store_core.answers import check
 from store_core.errors import SegmentVanishedError
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import FileSystem, OsFileSystem
+from store_core.files.machine import SystemClock
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.format.record.scan import StopReason
 from store_core.format.release import DEFAULT_RELEASE

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from store_core import DefaultMessageStore, MessageStoreConfig, UnsupportedStoreError
 from store_core.answers import export, replay, salvage
 from store_core.errors import InvalidOptionError, SegmentVanishedError
-from store_core.files.clock import SystemClock
 from store_core.files.file_system import OpenFile, OsFileSystem
+from store_core.files.machine import SystemClock
 from store_core.store import new_directory
 from store_core.store.new_directory import NewDirectory, copy_store, first_match
 from store_core.store.rebuild.swap import OutputDirectory

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.format.message import Message, PutMessageStatus
 from store_core.format.record.encode import properties_bytes
 from store_core.store.put import commit_log

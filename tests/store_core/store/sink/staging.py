@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from store_core import DefaultMessageStore, MessageStoreConfig, read_messages
-from store_core.files.clock import SystemClock
+from store_core.files.machine import SystemClock
 from store_core.format.columnar.encode_batch import encode_batch
 from store_core.store.sink.commit import SinkCommit
 from store_core.store.sink.staged_batch import SinkDirectory, StagedBatch, StagedBatchWriter, StagedFile
