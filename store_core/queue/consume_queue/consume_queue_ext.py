@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
     from store_core.files.file_system import FileSystem
     from store_core.files.mapped_file import MappedFile
+    from store_core.queue.queue_assignment import UnitRows
     from store_core.queue.queue_path import QueueRules
-    from store_core.queue.unit_rows import UnitRows
 
 
 LAST_EXT_ADDRESS: Final = -(2**31) - 1

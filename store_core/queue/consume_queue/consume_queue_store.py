@@ -21,10 +21,17 @@ from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
 from store_core.queue.consume_queue.rocksdb_consume_queue import RocksdbConsumeQueue
 from store_core.queue.consume_queue_unit import UNIT_DTYPE
 from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest, QueueNumbering
-from store_core.queue.queue_assignment import AssignedUnit, BatchAssignment, RefusedUnit, assign, assign_batch
+from store_core.queue.queue_assignment import (
+    AssignedUnit,
+    BatchAssignment,
+    RefusedUnit,
+    UnitBuffer,
+    UnitRows,
+    assign,
+    assign_batch,
+)
 from store_core.queue.queue_path import is_light, parse_queue_id, queue_path, refusal_of
 from store_core.queue.rocksdb_queues import RocksdbQueues, light_queue_database
-from store_core.queue.unit_rows import UnitBuffer, UnitRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

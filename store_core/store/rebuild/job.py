@@ -26,7 +26,7 @@ from store_core.files.machine import Clock, SystemClock, keep_freed_memory
 from store_core.files.names import INDEX_DIRECTORY, QUEUE_KINDS
 from store_core.format.crc32 import crc32
 from store_core.queue.index_format import MessageKeys
-from store_core.queue.unit_rows import QueueUnits, empty_units
+from store_core.queue.queue_assignment import QueueUnits, empty_units
 from store_core.snapshot.index import Index, LoadedIndex
 from store_core.snapshot.log import Log
 from store_core.snapshot.queues import Queues

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.queue.unit_rows import QueueUnits, UnitRows
+    from store_core.queue.queue_assignment import QueueUnits, UnitRows
     from store_core.store.rebuild.plan import RebuildRules
 
 

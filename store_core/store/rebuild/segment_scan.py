@@ -28,9 +28,17 @@ from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowRead
 from store_core.queue.dispatch.rocketmq_check import Strictness
 from store_core.queue.dispatch.stored_batch import StoredBatch
 from store_core.queue.index_format import MessageKeys
-from store_core.queue.queue_assignment import BatchAssignment, RefusedUnit, UnfitListsError, assign_batch, lmq_units
+from store_core.queue.queue_assignment import (
+    BatchAssignment,
+    QueueUnits,
+    RefusedUnit,
+    UnfitListsError,
+    UnitBuffer,
+    UnitRows,
+    assign_batch,
+    lmq_units,
+)
 from store_core.queue.queue_path import has_lists
-from store_core.queue.unit_rows import QueueUnits, UnitBuffer, UnitRows
 from store_core.snapshot.log_end import FoundEnd, TornTail, find_end
 from store_core.store.read.ranges import CheckKind, Coverage
 from store_core.store.rebuild.findings import LostRanges

@@ -23,6 +23,7 @@ from store_core.queue.queue_assignment import (
     AssignedUnit,
     Assignment,
     RefusedUnit,
+    UnitRows,
     assign,
     assign_batch,
     batch_refusal,
@@ -32,7 +33,6 @@ from store_core.queue.queue_assignment import (
     lmq_units,
 )
 from store_core.queue.queue_path import QueueRules, parse_queue_id, queue_path, refusal_of, split_names
-from store_core.queue.unit_rows import UnitRows
 from tests.store_core.queue.dispatch_logs import hostile_requests
 
 RULES = QueueRules(

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from store_core.files.file_sync import DeferredSyncFileSystem, sync_directories, sync_files
 from store_core.files.file_system import OsFileSystem
-from store_core.queue.unit_rows import QueueUnits, UnitBuffer, UnitRows
+from store_core.queue.queue_assignment import QueueUnits, UnitBuffer, UnitRows
 from store_core.store.parts import packed, unpacked
 from store_core.store.rebuild.queue_files import UnitGaps
 from store_core.store.rebuild.swap import ATTEMPTS, RebuildAttempt, update_checkpoint

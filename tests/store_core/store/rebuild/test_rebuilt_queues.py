@@ -51,8 +51,7 @@ if TYPE_CHECKING:
 
     import numpy.typing as npt
 
-    from store_core.queue.queue_assignment import RefusedUnit
-    from store_core.queue.unit_rows import QueueUnits
+    from store_core.queue.queue_assignment import QueueUnits, RefusedUnit
 
 
 RULES = QueueRules(consume_queue_file_size=100, batch_consume_queue_file_size=138, ext_file_size=100)
