@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clock that is passed to all code that needs the time; the only module that reads a real one."""
+"""The machine: its clock, which only this module reads, and is passed to all code that needs the time; and its memory."""
 
 from __future__ import annotations
 

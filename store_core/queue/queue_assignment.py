@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Assignment of records to queues: which queues a record belongs in, at which index, and which refuse it.
+"""Assignment of records to queues: in which a record belongs, at which index, and which refuse it; and its units.
 
 `assign` is the definition, for one record; `assign_batch` does the same for many, and calls the definition for each
 record that is out of the ordinary. Everything that fills queues uses one of them: putting, dispatching, recovery, the
