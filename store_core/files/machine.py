@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine: its clock, which only this module reads, and is passed to all code that needs the time; and its memory."""
+"""The machine: its clock, passed to all code that needs the time, which only this module reads; and its memory."""
 
 from __future__ import annotations
 
