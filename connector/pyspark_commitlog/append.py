@@ -119,7 +119,7 @@ class AppendSource:
         """Return the rows with the columns and types of messages; those of Parquet files as they are."""
         if self.format == "store":
             return self._of_store(spark)
-        from pyspark_commitlog.write.row_encoder import WRONG_LINE, typed_rows  # noqa: PLC0415 -- as in `_with_lists`
+        from pyspark_commitlog.write.typed_rows import WRONG_LINE, typed_rows  # noqa: PLC0415 -- as in `_with_lists`
 
         quotes = {"header": "true", "escape": '"'}
         reader = spark.read.options(**(quotes if self.format == "csv" else {})).options(**self.read_options)

@@ -29,7 +29,7 @@ _LAST_LINE: Final = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].
 
 def end_of(error: Exception) -> tuple[ExitCode, str]:
     """Choose the exit code and the message for an error of Spark; it, or a cause of it, quotes ours as text."""
-    from pyspark_commitlog.write.row_encoder import wrong_row  # noqa: PLC0415 -- PySpark need not be installed
+    from pyspark_commitlog.write.typed_rows import wrong_row  # noqa: PLC0415 -- PySpark need not be installed
 
     texts = [str(each) for each in _causes(error)]
     row = wrong_row("\n".join(texts))
