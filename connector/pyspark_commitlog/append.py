@@ -22,8 +22,7 @@ from pyspark_commitlog.java import is_spark_running
 from pyspark_commitlog.options import SESSION_ZONE, CommitLogOptions, GivenOptions
 from pyspark_commitlog.stored_messages import check_asked_for
 from pyspark_commitlog.write.options import WriteOptions
-from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP
-from pyspark_commitlog.write.schema import check_columns
+from pyspark_commitlog.write.row_encoder import STORE_TIMESTAMP, check_columns
 from pyspark_commitlog.write.writer import CommitLogWriter, check_place, new_job, reported
 from store_core.answers.replayed_rows import copied_batch, undelivered
 from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError

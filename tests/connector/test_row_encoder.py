@@ -35,8 +35,7 @@ from pyspark.sql.types import (
 from pyspark_commitlog.reader import dataframe_schema
 from pyspark_commitlog.write import row_encoder
 from pyspark_commitlog.write.options import WRITE_OPTIONS, WriteOptions
-from pyspark_commitlog.write.row_encoder import NULL_BODY, RowEncoder
-from pyspark_commitlog.write.schema import check_columns
+from pyspark_commitlog.write.row_encoder import NULL_BODY, RowEncoder, check_columns
 from pyspark_commitlog.write.writer import driver_process
 from store_core.errors import InvalidOptionError, StoreNotFoundError, UnsupportedStoreError
 from store_core.files.machine import SystemClock

@@ -14,8 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from pyspark_commitlog.errors import without_traceback
-from pyspark_commitlog.write.row_encoder import RefusedRow, RowEncoder
-from pyspark_commitlog.write.schema import check_columns
+from pyspark_commitlog.write.row_encoder import RefusedRow, RowEncoder, check_columns
 from store_core.errors import InvalidOptionError, StoreError
 from store_core.files.access import check_writable, explained_access, naming
 from store_core.files.file_system import OsFileSystem, write_all
