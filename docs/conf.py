@@ -72,8 +72,9 @@ nitpick_ignore_regex = [
         "py:.*",
         r"store_core\.(snapshot|answers\.plots|files\.store_kind|store\.(rebuild\.index_files|read\.lookup))\..*",
     ),
-    ("py:.*", r"store_core\.broker\.(consumer_filter|pull_checks)\..*"),  # what pulls pass on within the package
-    ("py:.*", r"store_core\.answers\.answer\.AnyReport"),  # the report of an answer, whichever it is
+    # what pulls and gets pass on within the package
+    ("py:.*", r"store_core\.(broker\.(consumer_filter|pull_checks)|format\.filter\.message_selector)\..*"),
+    ("py:.*", r"(store_core\.answers\.answer|pyspark_commitlog\.answers)\.AnyReport"),  # that of an answer
 ]
 # Inventories of other projects make links to their references, for whoever has a network or files of them:
 # DOCS_INVENTORIES="python=https://docs.python.org/3/ numpy=/path/to/objects.inv" make docs
