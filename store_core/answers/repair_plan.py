@@ -459,14 +459,13 @@ class SignedPlan:
 def _json_of(path: Path) -> Any:  # noqa: ANN401 -- whatever the file says
     if not path.exists():
         raise InvalidOptionError(f"{path} does not exist. Make a plan with commitlog repair STORE --plan FILE")
-    if path.stat().st_size > _MOST_BYTES:
-        raise InvalidOptionError(f"{path} has {path.stat().st_size:,} bytes: a plan has at most {_MOST_BYTES:,}")
+    size, given = path.stat().st_size, "Give what commitlog repair STORE --plan wrote"
+    if size > _MOST_BYTES:
+        raise InvalidOptionError(f"{path} has {size:,} bytes: expected a plan, at most {_MOST_BYTES:,}. {given}")
     try:
         return json.loads(path.read_bytes())
     except (ValueError, RecursionError) as error:
-        raise InvalidOptionError(
-            f"{path} is not JSON: {error}. Give what commitlog repair STORE --plan wrote"
-        ) from error
+        raise InvalidOptionError(f"{path} is not JSON: {error}. {given}") from error
 
 
 def _is_table(rows: object) -> bool:

@@ -233,7 +233,7 @@ class _Replay:
         """Yield the messages as records."""
         from store_core.answers.replayed_rows import REPLAYED_COLUMNS, TargetQueues, check_targets, replayed_batch
         from store_core.format.columnar.encode_batch import encode_batch
-        from store_core.store.put.commit_log import fits
+        from store_core.format.record.encode import misfit
         from store_core.store.read.read_messages import read_messages
         from store_core.store.sink.staged_batch import StagedBatch
 
@@ -246,9 +246,9 @@ class _Replay:
             self.topics.update(zip(batch["topic"].to_pylist(), topics, strict=True))
             check_targets(set(topics), queues, asked.release)
             records = encode_batch(messages, config.encode_rules, born_timestamp=self.clock.now_ms())
-            if not fits(records, config.mapped_file_size_commit_log):
-                size = config.mapped_file_size_commit_log
-                raise InvalidOptionError(f"a record is larger than a segment of {self.into}, which has {size} bytes")
+            reason = misfit(records.starts, config.mapped_file_size_commit_log)
+            if reason is not None:
+                raise InvalidOptionError(f"a message of {self.source}, as a record of {self.into}, {reason}")
             yield StagedBatch(records)
 
     def _report(self, messages: int, size: int) -> ReplayReport:

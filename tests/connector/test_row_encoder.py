@@ -475,7 +475,7 @@ def refusal(schema: StructType | str, **options: str) -> str:
         ("body string", "need a column 'topic'; found body string: create it, for example with withColumn('topic',"),
         ("topic string, body string, bodi string", "did you mean 'body'?"),
         ("topic string, body string, queue_offset bigint", "drop them with df.drop('queue_offset')"),
-        ("topic string, body int", "column 'body' of type int: expected binary or string"),
+        ("topic string, body int", "cast it, as by `CAST(body AS STRING)`"),
         ("topic string, body string, keys ints", "column 'keys' of type array<int>: expected list of strings"),
         ("topic string, body string, properties numbers", "expected map of strings"),
         ("topic string, body string, topic string", "expected each column once, found 'topic' twice"),
@@ -483,7 +483,10 @@ def refusal(schema: StructType | str, **options: str) -> str:
             "topic string, body string, tags string, keys string, properties_string binary",
             "column 'properties_string' holds all properties: drop either it or 'tags', 'keys'",
         ),
-        ("topic string, body string, queue_id bigint", "column 'queue_id' of type bigint: expected int"),
+        (
+            "topic string, body string, queue_id bigint",
+            "are taken in turn; cast it, as by `CAST(queue_id AS INT)`",
+        ),
     ],
 )
 def test_columns_that_are_none_of_a_message_are_named_with_what_to_do(schema: str, says: str) -> None:

@@ -14,7 +14,9 @@ import pytest
 from chispa import assert_df_equality
 from pyspark.errors import PySparkException
 
+from pyspark_commitlog.write.writer import staged_partitions
 from store_core import DefaultMessageStore
+from store_core.errors import StoreError
 from tests.connector.called import rebuild_consume_queue
 from tests.connector.stores import SMALL, SMALL_CONFIG, Writer, consumed, error_of, rows_of
 
@@ -193,13 +195,18 @@ def test_a_named_job_is_appended_once(write: Writer) -> None:
     assert [f"body {number}".encode() for number in range(25)] == [row.body for row in write.read("body")]
 
 
+def test_tasks_without_a_report_of_what_they_staged_are_counted() -> None:
+    with pytest.raises(StoreError, match=r"expected a report .* of 2 tasks, found 0: .*run the write again"):
+        staged_partitions([None, None])
+
+
 # ---- bad rows
 
 BAD = (
     ("t" * 128, b"x", "MESSAGE_ILLEGAL: it has 128 bytes; the maximum is 127"),
     (None, b"x", "a message needs a topic"),
     ("a/b", b"x", "the name holds '/'"),
-    ("t", b"x" * 17000, "a record is larger than a segment"),
+    ("t", b"x" * 17000, "its body has 17000 bytes: expected at most 16376, for which"),
 )
 
 

@@ -31,10 +31,10 @@ from store_core.format.properties import (
     delete_property,
 )
 from store_core.format.record.delayed import OF_WAITING
+from store_core.format.record.encode import misfit, too_large
 from store_core.format.release import Release, rules_of
 from store_core.format.words import did_you_mean
 from store_core.queue.queue_path import refusal_of
-from store_core.store.put.commit_log import fits
 from store_core.store.put.put_service import topic_refusal
 from store_core.store.sink.staged_batch import StagedBatch
 
@@ -118,7 +118,8 @@ def check_columns(schema: StructType | pa.Schema, options: WriteOptions) -> None
     for name, kind in columns:
         if not _is_fit(name.lower(), kind):
             meaning = INPUT_COLUMNS.get(name.lower(), "timestamp with a time zone, or epoch ms")
-            raise InvalidOptionError(f"column {name!r} of type {kind}: expected {meaning}")
+            cast = f"CAST({name} AS {_TYPES[name.lower()][-1].upper()})"
+            raise InvalidOptionError(f"column {name!r} of type {kind}: expected {meaning}; cast it, as by `{cast}`")
     beside = [name for name in _IN_STRING if name in names] if _STRING in names else []
     if beside:
         raise InvalidOptionError(
@@ -332,11 +333,8 @@ def _null_bodies(messages: pa.RecordBatch, options: WriteOptions) -> dict[int, s
 
 
 def _large_bodies(messages: pa.RecordBatch, config: MessageStoreConfig) -> list[tuple[int, str]]:
-    sizes, segment, most = (
-        pc.binary_length(messages.column("body")),
-        config.mapped_file_size_commit_log,
-        config.max_message_size,
-    )
+    sizes = pc.binary_length(messages.column("body"))
+    segment, most = config.mapped_file_size_commit_log, config.max_message_size
     large = np.flatnonzero(true_mask(pc.greater_equal(sizes, min(segment, most + 1)))).tolist()
     return [(row, _size_refusal(sizes[row].as_py(), segment, most)) for row in large]
 
@@ -344,7 +342,7 @@ def _large_bodies(messages: pa.RecordBatch, config: MessageStoreConfig) -> list[
 def _size_refusal(size: int, segment: int, most: int) -> str:
     if size > most:
         return f"MESSAGE_ILLEGAL: a body of {size} bytes, at most {most} are allowed"
-    return f"a record is larger than a segment, which has {segment} bytes"
+    return f"its body {too_large(size, segment)}"
 
 
 _ROW: Final = re.compile(r"^row \d+:? ")
@@ -481,9 +479,9 @@ class RowEncoder:
             reason = queue_refusal(topic, queue_id, self._options.config.release, is_sent=are_sent)
             if reason is not None:
                 raise InvalidOptionError(reason)
-        size = self._options.config.mapped_file_size_commit_log
-        if not fits(records, size):
-            raise InvalidOptionError(f"a record is larger than a segment, which has {size} bytes")
+        reason = misfit(records.starts, self._options.config.mapped_file_size_commit_log)
+        if reason is not None:
+            raise InvalidOptionError(f"its record {reason}")
 
     # ---- columns
 

@@ -301,7 +301,8 @@ def staged_partitions(messages: Sequence[WriterCommitMessage | None]) -> list[St
     staged = [message for message in messages if isinstance(message, StagedPartition)]
     if len(staged) != len(messages):
         raise StoreError(
-            f"{len(messages) - len(staged)} tasks reported nothing of what they staged; nothing is appended"
+            f"expected a report of what it staged from each of {len(messages)} tasks, found {len(staged)}: Spark lost "
+            f"the others. Nothing is appended; run the write again, with the same commitId if it has one"
         )
     return sorted(staged, key=lambda each: each.partition)
 

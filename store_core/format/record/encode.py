@@ -457,7 +457,7 @@ def place_records(sizes: Iterable[int], room: int, segment_size: int) -> list[tu
         if not has_room(size, room):
             segment, position, room = segment + 1, 0, segment_size
             if not has_room(size, room):
-                raise _too_large(row, size, segment_size)
+                raise InvalidOptionError(f"record {row} {too_large(size, segment_size)}")
         places.append((segment, position))
         position += size
         room -= size
@@ -482,11 +482,18 @@ def fill_segments(starts: npt.NDArray[np.int64], room: int, segment_size: int) -
             return
         row, room = stop, segment_size
         if not has_room(size := int(starts[row + 1] - starts[row]), room):
-            raise _too_large(row, size, segment_size)
+            raise InvalidOptionError(f"record {row} {too_large(size, segment_size)}")
 
 
-def _too_large(row: int, size: int, segment_size: int) -> InvalidOptionError:
-    return InvalidOptionError(
-        f"record {row} has {size} bytes: expected at most {room_for_records(segment_size)}, for which a segment of "
+def misfit(starts: npt.NDArray[np.int64], segment_size: int) -> str | None:
+    """Return why a record of some, see `fill_segments`, has no room in a segment of its own; None if all have."""
+    largest = int(np.diff(starts).max(initial=0))
+    return None if has_room(largest, segment_size) else too_large(largest, segment_size)
+
+
+def too_large(size: int, segment_size: int) -> str:
+    """Return what is said of a record, or of a body, for which no segment has room; without a subject."""
+    return (
+        f"has {size} bytes: expected at most {room_for_records(segment_size)}, for which a segment of "
         f"{segment_size} bytes has room; leave it out, or write to a store with larger segments"
     )

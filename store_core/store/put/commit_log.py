@@ -24,7 +24,7 @@ from store_core.files.mapped_file import MAX_OPEN_SEGMENTS, RECORD_SEAL
 from store_core.files.mapped_file_queue import AllocateMappedFileService, MappedFileQueue
 from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch, encode_batch
 from store_core.format.message import AppendMessageResult, AppendMessageStatus, Message, PutMessageStatus
-from store_core.format.record.encode import EncodedRecords, Refusal, do_append, fill_segments, has_room, write_blank
+from store_core.format.record.encode import EncodedRecords, Refusal, do_append, fill_segments, misfit, write_blank
 from store_core.store.message_store_config import BrokerConfig, MessageStoreConfig
 from store_core.store.put.put_preparation import (
     AppendBatchResult,
@@ -57,15 +57,10 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger("store_core")
 
 
-def fits(batch: EncodedBatch, file_size: int) -> bool:
-    """Return whether every record fits into a file of its own, followed by a blank record."""
-    return len(batch) == 0 or has_room(int(np.diff(batch.starts).max()), file_size)
-
-
 def append_records(
     queue: MappedFileQueue, batch: EncodedBatch, queue_offsets: npt.NDArray[np.int64], store_timestamp: int
 ) -> AppendBatchResult:
-    """Append all records, in order; the caller holds the put lock, and every record `fits`.
+    """Append all records, in order; the caller holds the put lock, and no record is a `misfit`.
 
     Steps, for each file: 1. if it is not the first, close the previous file with a blank record; 2. create the file if
     it is new, then complete and append as many records as `fill_segments` says, in one write.
@@ -612,7 +607,7 @@ class CommitLog:
         offset = self.append_offset
         if not batches:
             return AppendBatchResult.refused(PutMessageStatus.PUT_OK, offset)
-        if not all(fits(batch, self.config.mapped_file_size_commit_log) for batch in batches):
+        if any(misfit(batch.starts, self.config.mapped_file_size_commit_log) for batch in batches):
             return AppendBatchResult.refused(PutMessageStatus.MESSAGE_ILLEGAL, offset)
         copies = self._replication.acknowledgements(offset) if self._replication.is_needed(waits=waits) else 0
         if copies is None:

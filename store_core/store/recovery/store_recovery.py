@@ -243,9 +243,9 @@ class StoreRecovery:
         unit = self._queues.stopped_at
         if self.is_prediction and unit is not None:
             raise UnsupportedStoreError(
-                f"RocketMQ {self._rules.release} {what}: it can't dispatch the record at {unit.physical_offset}, in "
-                f"queue {unit.queue_id} of topic {unit.topic[:100]!r}: {unit.reason}. It can with "
-                f"enableMultiDispatch=false"
+                f"RocketMQ {self._rules.release} {what}: it can't dispatch the record at {unit.physical_offset} to "
+                f"queue {unit.queue_id} of topic {unit.topic[:100]!r}: {unit.reason}. Set "
+                f"enableMultiDispatch=false in its configuration, and it loads, without units in light queues"
             )
 
     def catch_up(self, reput: ReputMessageService) -> RecoveryReport:

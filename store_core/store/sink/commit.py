@@ -216,10 +216,7 @@ class Unindexed:
     file_system: FileSystem
 
     def begin(self) -> int | None:
-        """Return the physical offset of the first such record; None if all may be in the index.
-
-        A note that can't be read stands for the whole log.
-        """
+        """Return the physical offset of the first such record; 0 if the note can't be read, None without a note."""
         content = read_file(self.directory / _NAME, _LARGEST_ENTRY, self.file_system)
         if content is None:
             return None
@@ -261,7 +258,10 @@ def with_sizes_of(root: Path, config: MessageStoreConfig, file_system: FileSyste
             raise compressed_error(str(path / packed[0]), more=len(packed) - 1)
         sizes = {size for _, _, size in files_in([path], file_system)}
         if len(sizes) > 1:
-            raise SegmentLayoutError(f"the segments of {path} have {sorted(sizes)} bytes: expected one size")
+            raise SegmentLayoutError(
+                f"the segments of {path} are of {' and '.join(map(str, sorted(sizes)))} bytes: expected one size. "
+                f"Nothing is appended; commitlog ls tells which file is cut or foreign: copy it again, or move it away"
+            )
     sized = with_sizes_of_files(root, config, file_system)
     values = {each.name: getattr(sized, each.name) for each in fields(sized)}
     fixed: dict[str, Any] = {name: int(value) for name, value in values.items() if isinstance(value, DefaultSize)}

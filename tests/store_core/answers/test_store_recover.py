@@ -159,9 +159,11 @@ def test_a_store_whose_light_index_is_no_number_is_refused(release: Release, tmp
     report = recover(case / "nan" / "store", config=config, release=release)
 
     assert Verdict.REFUSED is report.verdict
-    assert f"refused: RocketMQ {release} fails to load such a store: it can't dispatch the record at 160" in " ".join(
-        report.to_text().split()
+    told = " ".join(report.to_text().split())
+    assert (
+        f"refused: RocketMQ {release} fails to load such a store: it can't dispatch the record at 160 to queue" in told
     )
+    assert "Set enableMultiDispatch=false in its configuration, and it loads" in told
 
 
 def test_a_log_that_may_not_be_listed_is_a_named_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -380,6 +380,16 @@ def test_what_is_no_plan_is_refused(found: Any, expected: str, tmp_path: Path) -
         repair(tmp_path, path)
 
 
+def test_a_file_too_large_for_a_plan_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "plan.json"
+    with path.open("wb") as file:
+        file.truncate((1 << 30) + 1)
+    with pytest.raises(
+        InvalidOptionError, match=r"expected a plan, at most 1,073,741,824\. Give what commitlog repair"
+    ):
+        repair(tmp_path, path)
+
+
 def test_new_files_that_differ_from_the_log_are_not_put_in_place(store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     plant("unit_size_changed", store)
     plan, before = written(store), sums(store)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import gzip
 import json
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -114,6 +115,14 @@ def test_a_dry_run_says_that_the_name_is_used_up(store: Path, tmp_path: Path) ->
 
     assert [(False, 2), (True, 2)] == [(each.found.is_repeat, each.found.messages) for each in (first, again)]
     assert "is in the store already: nothing would be appended" in again.lines[0]
+
+
+def test_a_message_larger_than_a_segment_is_refused_with_both_sizes(store: Path, tmp_path: Path) -> None:
+    config = replace(CONFIG, mapped_file_size_commit_log=200)
+    with pytest.raises(
+        InvalidOptionError, match=f"message of .*{store}.* record of .*new.*at most 192.*larger segments"
+    ):
+        replay(store, "T-1", tmp_path / "new", into_config=config, topic="%DLQ%billing")
 
 
 @pytest.mark.parametrize("dry_run", [False, True])

@@ -24,6 +24,7 @@ from store_core.errors import (
     CorruptRecordError,
     InvalidOptionError,
     RepairRefusedError,
+    SegmentLayoutError,
     StoreLockedError,
     StoreNotFoundError,
     UnsupportedStoreError,
@@ -517,6 +518,9 @@ def test_sizes_of_a_store_are_taken_over_and_contradictions_named(tmp_path: Path
         given: dict[str, Any] = {field: int(getattr(default, field))}
         with pytest.raises(InvalidOptionError, match=f"option {says}"):
             with_sizes_of(tmp_path, replace(default, **given), disk)
+    (tmp_path / "commitlog" / f"{8192:020d}").write_bytes(bytes(100))
+    with pytest.raises(SegmentLayoutError, match=r"of 100 and 8192 bytes: expected one size\. .*commitlog ls"):
+        with_sizes_of(tmp_path, default, disk)
 
 
 def test_an_index_that_does_not_tell_its_sizes_needs_them(tmp_path: Path) -> None:
