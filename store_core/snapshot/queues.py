@@ -612,15 +612,16 @@ class Queues:
         return DatabaseQueue(self._stored(database), name, self.unflushed.get(name), self.log)
 
     def topics(self) -> set[str]:
-        """Return the topics that have a place for queues, without looking at their queues."""
+        """Return the topics that have a place for queues, without looking at their queues; a file there is refused."""
         if self.database is not None:
             return {topic for topic, _ in self.names()}
-        return {
-            topic
-            for name in DIRECTORIES.values()
-            for topic in names_in(self.root / name, self._files)
-            if refusal_of(topic, 0) is None and (self.root / name / topic).is_dir()
-        }
+        with explained_access(self.root):
+            return {
+                topic
+                for name in DIRECTORIES.values()
+                for topic in self._files.names(self.root / name)
+                if refusal_of(topic, 0) is None and (self.root / name / topic).is_dir()
+            }
 
     def _names_in(self, kind: QueueKind, wanted: TopicFilter) -> Iterator[QueueName]:
         directory = self.root / DIRECTORIES[kind]
@@ -646,10 +647,7 @@ class Queues:
         return [topic for topic in names_in(directory, self._files) if wanted.takes_topic(topic)]
 
     def reached(self) -> int:
-        """Return how far the queues cover the log: one past the last record of which any has a unit; -1 without units.
-
-        Queues that can't be read are left out.
-        """
+        """Return one past the last record of which any readable queue has a unit; -1 without units."""
         reached = -1
         for name in self.names():
             with suppress(SegmentLayoutError, OSError):

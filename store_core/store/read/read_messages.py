@@ -176,12 +176,7 @@ def roots_of(stores: Iterable[Store]) -> tuple[Path, ...]:
 
 
 def stored_topics(roots: Iterable[Path]) -> frozenset[str]:
-    """Return the topics that have a queue directory or are in ``config/topics.json``; the log is not read.
-
-    What can't be read is skipped.
-
-    * `roots`: Directories that may be the root of a store.
-    """
+    """Return the topics that roots have as queue directories or in ``config/topics.json``, if readable."""
     found: set[str] = set()
     for root in roots:
         with suppress(StoreError, OSError), Queues(root) as queues:
@@ -191,10 +186,7 @@ def stored_topics(roots: Iterable[Path]) -> frozenset[str]:
 
 
 def stored_queues(roots: Iterable[Path], topics: Iterable[str]) -> frozenset[int]:
-    """Return the ids of queues that some topics have as directories, or in ``config/topics.json``.
-
-    What can't be read is skipped.
-    """
+    """Return the ids of queues of some topics, from the same places as `stored_topics`."""
     return frozenset(number for root in roots for number in _queues_of(root, list(topics)))
 
 
@@ -205,15 +197,20 @@ def _queues_of(root: Path, topics: Sequence[str]) -> Iterator[int]:
         yield from range(min(max(config.read_queue_nums, config.write_queue_nums, 0), _MOST_QUEUES))
 
 
-def _unknown_in(roots: Sequence[Path]) -> str:
-    """Return that neither queues nor configuration know something, or else why queues can't tell."""
+def _unread(roots: Sequence[Path]) -> str:
+    """Return why the queues of a store can't tell which topics they have; empty if all can."""
     for root in roots:
         try:
             with Queues(root) as queues:
                 queues.topics()
         except (StoreError, OSError) as error:
             return f"the queues of {root} can't be read: {error}"
-    return f"neither the queues nor config/topics.json of {', '.join(map(str, roots))} know it"
+    return ""
+
+
+def _unknown_in(roots: Sequence[Path]) -> str:
+    """Return that neither queues nor configuration know something, or else why queues can't tell."""
+    return _unread(roots) or f"neither the queues nor config/topics.json of {', '.join(map(str, roots))} know it"
 
 
 def _with_queues(root: Path, topics: Collection[str]) -> Iterator[str]:
@@ -281,7 +278,8 @@ class TopicWatch:
     def _beside(self, topic: str) -> str:
         if not self.roots:
             return "of a store that is not on this machine neither queues nor config/topics.json are read"
-        return f"{_unknown_in(self.roots)}; {hint_of(topic, self.known)}"
+        hint = hint_of(topic, self.known) if self.known or not _unread(self.roots) else ""
+        return f"{_unknown_in(self.roots)}{hint and f'; {hint}'}"
 
 
 _ASKED: Final = ("topic", "queue_id", "storage", "config", "store_path_commit_log")
@@ -299,6 +297,8 @@ def has_unknown_topic(paths: StorePaths, options: ReadOptions) -> bool:
     roots = roots_of(options.stores_of(paths))
     known = stored_topics(roots)
     if options.topic and known.isdisjoint(options.topic):
+        if unread := _unread(roots):
+            raise StoreError(f"whether there is a topic {', '.join(map(repr, options.topic))} is not known: {unread}")
         return True
     if not options.queue_id:
         return False

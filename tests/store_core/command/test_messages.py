@@ -105,6 +105,15 @@ def test_with_mode_permissive_a_table_shows_damaged_bytes_and_where_they_are(log
     assert ["physical_offset", "_corrupt_record"] == header.split()[-2:]
 
 
+@pytest.mark.parametrize("command", ["cat", "count", "tail"])
+def test_a_read_without_rows_fails_where_queues_can_not_tell_of_a_topic(store: Path, command: str) -> None:
+    (store / "consumequeue").touch()
+    called = call(command, store, "--topic=nosuch")
+
+    assert ExitCode.FAILED == called.code
+    assert "whether there is a topic 'nosuch' is not known: the queues of" in called.errors
+
+
 @pytest.mark.parametrize("command", ["cat", "count"])
 def test_what_is_left_out_since_it_is_damaged_or_gone_ends_with_5(
     command: str, log: LogBuilder, tmp_path: Path

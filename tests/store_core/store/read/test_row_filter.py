@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,8 +21,7 @@ from tests.builders import LogBuilder
 from tests.store_core.files.store_kinds import add_rocksdb
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Callable, Mapping, Sequence
 
 
 Columns = dict[str, list[object]]
@@ -241,20 +241,25 @@ def test_a_queue_that_its_topic_does_not_have_is_warned_of_with_those_that_it_ha
     )
 
 
+@pytest.mark.parametrize("place", [add_rocksdb, Path.touch])
 @pytest.mark.parametrize(
     ("options", "told"),
     [({"topic": "nosuch"}, "topic 'nosuch': no record of it was read, and "), ({"queue_id": 99}, "queue 99: ")],
 )
 def test_queues_that_can_not_be_read_are_not_said_not_to_know(
-    store: Path, options: dict[str, Any], told: str, caplog: pytest.LogCaptureFixture
+    store: Path, options: dict[str, Any], told: str, place: Callable[[Path], None], caplog: pytest.LogCaptureFixture
 ) -> None:
     (store / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": {"planned": {"readQueueNums": 2}}}))
     shutil.rmtree(store / "consumequeue")
-    add_rocksdb(store / "consumequeue")
+    place(store / "consumequeue")
     read_messages(store, **options).read_all()
 
     (text,) = warnings(caplog)
     assert text.startswith(f"{told}the queues of {store} can't be read: ")
+    caplog.clear()
+    shutil.rmtree(store / "config")
+    read_messages(store, **options).read_all()
+    assert not any("know it" in text or "no topic is known" in text for text in warnings(caplog))
 
 
 @pytest.mark.parametrize(
