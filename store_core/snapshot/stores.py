@@ -139,6 +139,7 @@ def _directory(place: Path) -> str:
 _URLS: Final = re.compile(r",\s*(?=[a-z][a-z0-9+.-]*://)", re.IGNORECASE)
 """What is in a list before each of its URLs; other commas of a URL are its own."""
 
+_AFTER_URL: Final = re.compile(r",\s*(?=/)(?![^{}]*\})")
 _BRACES: Final = re.compile(r"\{([^{}]*,[^{}]*)\}")
 
 
@@ -160,10 +161,11 @@ def _several(text: str, given: Path) -> list[str]:
     urls, braces, is_url = _URLS.split(text), _BRACES.search(text), isinstance(given, UrlPath)
     if len(urls) > 1:
         return urls
-    is_plain = not braces and (is_url or not has_magic(text))
-    if is_plain or (given.exists() if is_url else os.path.lexists(given)):
+    parts = [part.strip() for part in (_AFTER_URL if is_url else BETWEEN_PATHS).split(text)]
+    is_plain = not braces and (len(parts) == 1 if is_url else not has_magic(text))
+    can_be = isinstance(given, UrlPath) and not given.place.storage.authority.endswith(",")  # which no bucket is
+    if is_plain or (given.exists() if can_be else os.path.lexists(given)):
         return []
-    parts = [text] if is_url else [part.strip() for part in BETWEEN_PATHS.split(text)]
     if len(parts) > 1:
         return parts
     return [text[: braces.start()] + name + text[braces.end() :] for name in braces[1].split(",")] if braces else []

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core import Store, read_messages, stores_of
-from store_core.errors import InvalidOptionError, StoreNotFoundError
+from store_core.errors import InvalidOptionError, StoreError, StoreNotFoundError
 from tests.builders import LogBuilder
 from tests.stores_in_memory import in_memory
 
@@ -194,17 +194,20 @@ def test_patterns_of_urls(tmp_path: Path) -> None:
     assert [[urls[0]], [urls[1]]] == _grouped(urls[0].replace("/a/", "/{a,b}/")) == _grouped(",".join(urls))
     assert [[urls[0]], _names(roots[1])] == _grouped([urls[0], roots[1]])
     assert [_names(roots[1]), [urls[0]]] == _grouped(f"{roots[1]},{urls[0]}")
+    assert [[urls[0]], _names(roots[1]), [urls[1]]] == _grouped(f"{urls[0]}, {roots[1]},{urls[1]}")
+    with pytest.raises(StoreError, match=r"nosuch://a(?!,)"):
+        stores_of("nosuch://a,/local/path")
     with pytest.raises(StoreNotFoundError, match="matches no store"):
         stores_of(urls[0].replace("/a/", "/x*/"))
 
 
 def test_a_url_whose_name_looks_like_a_pattern_is_itself(tmp_path: Path) -> None:
     url = in_memory(_root(tmp_path / "a", 0), "odd/br[0]")
-    listed = in_memory(tmp_path / "a", "odd/{a,b}")
+    listed, comma = (in_memory(tmp_path / "a", name) for name in ("odd/{a,b}", "odd/a,/b"))
     in_memory(tmp_path / "a", "odd/br0")
 
     assert [[url]] == _grouped(url)
-    assert [[listed]] == _grouped(listed)
+    assert [[listed], [comma]] == [*_grouped(listed), *_grouped(comma)]
     assert [[url.replace("[0]", "0")]] == _grouped(url.replace("[0]", "[0-9]"))
 
 
