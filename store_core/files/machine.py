@@ -9,8 +9,6 @@ import time  # noqa: TID251 -- the one place where a real clock comes from; ever
 from functools import cache
 from typing import TYPE_CHECKING, Final, Protocol
 
-import numpy as np
-
 if TYPE_CHECKING:
     from threading import Event
 
@@ -104,6 +102,8 @@ def keep_freed_memory() -> None:
     twelve threads on two processors, a store that was written and read for an hour grew to 290 MiB. So there are no
     more arenas than processors, unless threads have got some before this is called.
     """
+    import numpy as np  # noqa: PLC0415 -- whoever only needs the clock, as help does, has no numpy
+
     np.empty(_LARGEST_LEARNED - (64 << 10), np.uint8)
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:
