@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rows that a command prints or writes, in several formats; new files, which appear when they are complete."""
+"""The rows that a command prints or writes, in several formats."""
 
 from __future__ import annotations
 
