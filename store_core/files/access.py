@@ -118,20 +118,22 @@ def is_access_error(error: OSError) -> bool:
 
 def access_error(root: Path, error: OSError) -> StoreAccessError:
     """Return the error that explains one of the system about a path of the wrong kind, or that may not be used."""
-    path = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else root
+    name = os.fsdecode(error.filename) if isinstance(error.filename, str | bytes) else str(root)
     if error.errno in _DENIED:
         return StoreAccessError(
-            f"{path}: user {os.geteuid()} has no permission to use it: {error.strerror}. "
+            f"{name}: user {os.geteuid()} has no permission to use it: {error.strerror}. "
             f"Nothing was lost. Change owner or mode of the path, or of a directory above it, or run as its owner"
         )
-    found = _first_wrong(path, is_directory=_EXPECTED[error.errno or 0] == "a directory")
-    return StoreAccessError(
-        f"{found[0]}: expected {_EXPECTED[error.errno or 0]}, found {found[1]}. Move what is there elsewhere"
-    )
+    expected = _EXPECTED[error.errno or 0]
+    wrong, found = _first_wrong(name, is_directory=expected == "a directory")
+    return StoreAccessError(f"{wrong}: expected {expected}, found {found}. Move what is there elsewhere")
 
 
-def _first_wrong(path: Path, *, is_directory: bool) -> tuple[Path, str]:
+def _first_wrong(name: str, *, is_directory: bool) -> tuple[Path | str, str]:
     """Return the first part of a path that is not a directory, or else the path itself, and what it is."""
+    if "://" in name:  # where all that is there are files and directories
+        return name, "a file" if is_directory else "a directory"
+    path = Path(name)
     for part in (*reversed(path.parents), *([path] if is_directory else [])):
         try:
             mode = part.stat().st_mode

@@ -14,8 +14,10 @@ import pytest
 from store_core import StoreError, explain, read_messages
 from store_core.errors import InvalidOptionError, SegmentVanishedError, StoreAccessError, StoreNotFoundError
 from store_core.files import remote_bytes, storage
+from store_core.files.store_path import path_of
 from store_core.format.columnar import chain
 from store_core.snapshot import log_end
+from store_core.snapshot.queues import Queues
 from store_core.store.read.read_options import ReadOptions
 from store_core.store.read.read_plan import plan_ranges
 from tests.benchmarks.segments import make_log
@@ -198,6 +200,14 @@ def test_one_segment_is_read_by_its_name(server: ObjectStore, golden: Callable[[
     server.upload(store.root / "commitlog", "single/commitlog")
     url = f"s3://{BUCKET}/single/commitlog/{store.segments[0].name}"
     assert rows(store.segments[0]) == rows(url, storage=server.settings)
+
+
+def test_a_file_in_the_place_of_queues_is_named_by_its_url(server: ObjectStore, tmp_path: Path) -> None:
+    (tmp_path / "consumequeue").write_text("not a directory")
+    root = path_of(server.upload(tmp_path, "blocked"), ReadOptions.parse(storage=server.settings).storage)
+    says = f"^s3://{BUCKET}/blocked/consumequeue: expected a directory, found a file. Move what is there elsewhere"
+    with Queues(root) as queues, pytest.raises(StoreAccessError, match=says):
+        queues.topics()
 
 
 def test_missing_store_is_named(server: ObjectStore) -> None:
