@@ -101,11 +101,13 @@ def checked_by(  # noqa: PLR0913 -- what is checked, how, and what only a repair
 def _by_likely_release(told: LikelyRelease, repeated: _Check, options: RebuildOptions) -> CheckedStore:
     """Check a store by the release that its files tell; where several may be, by the one that explains most."""
     tried: list[CheckedStore] = []
+    against: list[tuple[int, int]] = []
     for release in told.releases:
         tried.append(repeated.run(replace(options, release=release)))
-        if not any(tried[-1].against_release):
+        against.append(tried[-1].against_release)
+        if not any(against[-1]):
             break
-    best = min(tried, key=lambda each: each.against_release)
+    best = tried[against.index(min(against))]
     others = [
         f"by the rules of {each.plan.options.release} it has {counted(each.finding_count, 'finding')}" for each in tried
     ]

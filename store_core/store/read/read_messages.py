@@ -278,8 +278,9 @@ class TopicWatch:
     def _beside(self, topic: str) -> str:
         if not self.roots:
             return "of a store that is not on this machine neither queues nor config/topics.json are read"
-        hint = hint_of(topic, self.known) if self.known or not _unread(self.roots) else ""
-        return f"{_unknown_in(self.roots)}{hint and f'; {hint}'}"
+        unread = _unread(self.roots)
+        hint = hint_of(topic, self.known) if self.known or not unread else ""
+        return f"{unread or _unknown_in(self.roots)}{hint and f'; {hint}'}"
 
 
 _ASKED: Final = ("topic", "queue_id", "storage", "config", "store_path_commit_log")
