@@ -105,7 +105,7 @@ class _Iceberg:
 
     def open(self, *, is_new: bool) -> None:
         with _explained(self.spark, "iceberg"):
-            if not self._is_there():
+            if not self.spark.catalog.tableExists(self.table):
                 _nothing(self.spark).writeTo(self.table).using("iceberg").partitionedBy(F.col(_PARTITION)).create()
             if is_new:
                 _check_empty(self.spark.table(self.table), self.table)
@@ -122,9 +122,6 @@ class _Iceberg:
     def totals(self, starts: Sequence[int]) -> Iterable[SegmentTotals]:
         with _explained(self.spark, "iceberg"):
             return _totals_of(self.spark.table(self.table), starts)
-
-    def _is_there(self) -> bool:
-        return self.spark.catalog.tableExists(self.table)
 
     def _has(self, mark: str) -> bool:
         self.spark.catalog.refreshTable(self.table)

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
+from os.path import realpath
 from pathlib import Path, PosixPath
 from typing import Any, Final, Self
 from urllib.parse import unquote  # noqa: TID251 -- decodes text, opens nothing
@@ -53,7 +54,7 @@ def meant_log(root: Path, configured: SegmentPaths, broker_root: Path | None, fi
     * `broker_root`: ``storePathRootDir``, if it is configured.
     """
     own = root / COMMIT_LOG
-    is_among = _real(own) in map(_real, configured.all_paths)
+    is_among = realpath(own) in map(realpath, configured.all_paths)
     if not configured.paths and not is_among:
         return _log_below(own, configured, broker_root)
     if is_among:
@@ -81,7 +82,7 @@ def meant_log(root: Path, configured: SegmentPaths, broker_root: Path | None, fi
 def _log_below(own: Path, configured: SegmentPaths, broker_root: Path | None) -> SegmentPaths:
     """Return the log where none is configured, but perhaps more directories of one, which are only read."""
     here = replace(configured, paths=(own,))
-    if not configured.read_only_paths or broker_root is None or _real(broker_root) == _real(own.parent):
+    if not configured.read_only_paths or broker_root is None or realpath(broker_root) == realpath(own.parent):
         return here
     names = ", ".join(map(str, configured.read_only_paths))
     found = f"the configuration is that of the store at {broker_root}, whose log is in {names}, too"
@@ -100,13 +101,13 @@ def lock_places(root: Path, log: Iterable[Path], broker_root: Path | None) -> tu
     * `broker_root`: ``storePathRootDir``, if it is configured and the log lies outside of the store.
     """
     log = tuple(log)
-    places = [Path(os.path.realpath(path)).parent for path in log]
+    places = [Path(realpath(path)).parent for path in log]
     places += [link.parent.parent for path in log for link in _linked(path)]
-    is_outside = any(place != Path(os.path.realpath(root)) for place in places)
+    is_outside = any(place != Path(realpath(root)) for place in places)
     places += [broker_root] if broker_root is not None and is_outside and broker_root.is_dir() else []
-    found = {_real(root): root}
+    found = {realpath(root): root}
     for place in places:
-        found.setdefault(_real(place), place)
+        found.setdefault(realpath(place), place)
     return tuple(found.values())
 
 
@@ -114,23 +115,19 @@ def _linked(directory: Path) -> list[Path]:
     """Return the files to which links in a directory of segments lead."""
     try:
         with os.scandir(directory) as entries:
-            return [Path(os.path.realpath(entry.path)) for entry in entries if entry.is_symlink()]
+            return [Path(realpath(entry.path)) for entry in entries if entry.is_symlink()]
     except OSError:
         return []
 
 
 def _others(root: Path, configured: SegmentPaths, broker_root: Path | None, file_system: FileSystem) -> Iterator[Path]:
     """Yield the roots of other stores to which configured directories belong."""
-    if broker_root is not None and _real(broker_root) != _real(root):
+    if broker_root is not None and realpath(broker_root) != realpath(root):
         yield broker_root
     for path in configured.paths:
-        above = Path(_real(path)).parent
-        if str(above) != _real(root) and not _SIGNS.isdisjoint(names_in(above, file_system)):
+        above = Path(realpath(path)).parent
+        if str(above) != realpath(root) and not _SIGNS.isdisjoint(names_in(above, file_system)):
             yield above
-
-
-def _real(path: Path) -> str:
-    return os.path.realpath(path)
 
 
 class ConfiguredRoot(PosixPath):
