@@ -10,7 +10,7 @@ import numpy as np
 
 from store_core.format.columnar.chain import scan
 from store_core.format.record.decode import decode_message
-from store_core.format.record.scan import Framing, RecordCheck, Scan, StopReason, check_record, follow_frames
+from store_core.format.record.scan import Framing, Scan, StopReason, follow_frames
 from store_core.format.segment_view import SegmentView
 from tests.builders import Record
 
@@ -57,19 +57,15 @@ class Segment:
             assert_same_scan(followed, scan(np.frombuffer(data, np.uint8), start_offset=self.start_offset))
         return followed
 
-    def check(self, *, verify_crc: bool = False) -> RecordCheck:
-        """Check the last record."""
-        return check_record(memoryview(bytes(self.data)), self.starts[-1], self.start_offset, verify_crc=verify_crc)
-
     def bodies(self, *, verify_crc: bool = False) -> list[bytes]:
         """Read the bodies of the records that the chain leads to."""
         data = memoryview(bytes(self.data))
         starts = self.scan(verify_crc=verify_crc).starts.tolist()
         return [decode_message(data, start, self.start_offset, verify_crc=False).body for start in starts]
 
-    def stop_reason(self, *, verify_crc: bool = False) -> StopReason:
+    def stop_reason(self) -> StopReason:
         """Report why the chain ends."""
-        return self.scan(verify_crc=verify_crc).reason
+        return self.scan().reason
 
 
 def assert_same_scan(expected: Scan, actual: Scan) -> None:

@@ -59,14 +59,6 @@ def test_what_another_implementation_packs_is_expanded(body: bytes, packer: Pack
 
 
 @packers
-def test_bodies_of_megabytes_are_expanded(packer: Packer) -> None:
-    kind, pack = packer
-    body = bytes(range(256)) * 20_000
-
-    assert expand_body(pack(body), kind) == body
-
-
-@packers
 def test_a_stream_cut_anywhere_is_refused(packer: Packer) -> None:
     kind, pack = packer
     packed = pack(b"some body that is worth packing " * 3)
@@ -149,10 +141,6 @@ def test_what_follows_a_body_is_read_as_by_the_decoder_of_rocketmq(
 def test_what_the_decoder_of_rocketmq_refuses_is_refused(kind: CompressionType, packed: bytes) -> None:
     with pytest.raises(ValueError, match=kind.name.lower()):
         expand_body(packed, kind)
-
-
-def test_a_body_that_is_not_packed_is_given_back() -> None:
-    assert expand_body(b"as it is", CompressionType.NONE, limit=1) == b"as it is"
 
 
 @packers

@@ -20,7 +20,6 @@ from store_core.format.java import (
     hash_map_order,
     parse_java_int,
     spread_hash,
-    tags_code,
     wrap,
 )
 from store_core.format.properties import decode_text
@@ -100,13 +99,6 @@ def test_hashes_of_slices_are_those_of_the_texts_that_java_reads(pieces: list[by
 
     joined = hash_slices(data, stops[:-1], stops[1:], prefixes).tolist()
     assert [hash_code(first + text) for first, text in zip(before, texts, strict=False)] == joined
-
-
-@pytest.mark.parametrize(
-    ("tags", "code"), [(None, 0), ("", 0), ("TagA", 2598919), ("TagA||TagB", hash_code("TagA||TagB"))]
-)
-def test_tags_code_is_the_hash_of_all_tags_or_0(tags: str | None, code: int) -> None:
-    assert tags_code(tags) == code
 
 
 ON_SEND = ("TAGS", "KEYS", "WAIT", "UNIQ_KEY", "CLUSTER", "DELAY", "REAL_TOPIC", "REAL_QID")

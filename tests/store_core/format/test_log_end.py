@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import struct
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
@@ -14,11 +13,11 @@ from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError
 from store_core.format.columnar.chain import Place
-from store_core.format.record.encode import blank_head, fill_segments, has_room, place_records, room_for_records
+from store_core.format.record.encode import blank_head, fill_segments, place_records
 from store_core.format.record.scan import StopReason
 from store_core.format.salvage import LogEnd, find_log_end, find_tail_end
 from store_core.format.segment_view import SegmentView
-from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder, Record
+from tests.builders import BODY_AT, MAGIC_AT, LogBuilder, Record
 from tests.segment import windowed
 
 if TYPE_CHECKING:
@@ -59,10 +58,6 @@ def break_magic(log: LogBuilder, *numbers: int) -> None:
         log.flip(log.records[number].physical_offset + MAGIC_AT)
 
 
-def test_a_log_ends_where_zeros_begin(log: LogBuilder) -> None:
-    assert log_end(log) == LogEnd(log.end - START, StopReason.UNWRITTEN)
-
-
 def test_a_log_ends_before_a_batch_whose_first_record_has_no_size_yet(log: LogBuilder) -> None:
     batch = log.append_all(
         *(b"put at once %d" % number for number in range(5)), store_timestamp=log.records[-1].store_timestamp + 9
@@ -86,15 +81,6 @@ def test_what_looks_like_a_record_in_the_torn_body_of_such_a_batch_is_none(log: 
     assert log_end(log) == LogEnd(batch[0].physical_offset - START, StopReason.BAD_SIZE, is_unfinished=True)
 
 
-@pytest.mark.parametrize("later", [1, 60_000])
-def test_a_record_without_size_before_later_ones_is_damage(log: LogBuilder, later: int) -> None:
-    batch = log.append_all(b"one", b"two", store_timestamp=log.records[-1].store_timestamp + 9)
-    log.append(b"later", store_timestamp=batch[0].store_timestamp + later)
-    log.patch(batch[0].physical_offset, bytes(4))
-
-    assert log_end(log) == LogEnd(log.end - START, StopReason.UNWRITTEN)
-
-
 @pytest.mark.parametrize("known", range(7))
 @pytest.mark.parametrize("damage", [lambda _: None, lambda log: log.roll(), lambda log: break_body(log, 6, 7)])
 def test_a_search_from_an_earlier_end_finds_the_same(
@@ -111,24 +97,6 @@ def test_a_search_from_an_earlier_end_does_not_walk_what_precedes_it(log: LogBui
     break_magic(log, 0, 1, 2)
 
     assert log_end(log, after=Place(place(log, 4), place(log, 3))) == end
-
-
-def test_a_log_ends_at_the_blank_record(log: LogBuilder) -> None:
-    end = log.end - START
-    log.roll()
-
-    assert log_end(log) == LogEnd(end, StopReason.END_OF_FILE)
-
-
-def test_a_segment_of_zeros_has_no_record() -> None:
-    assert log_end(LogBuilder(4096, START)) == LogEnd(0, StopReason.UNWRITTEN)
-
-
-@pytest.mark.parametrize("missing", [9, 20, 60, 90])
-def test_a_record_that_was_not_finished_is_no_data(log: LogBuilder, missing: int) -> None:
-    log.patch(log.end - missing, bytes(missing))
-
-    assert log_end(log).position == place(log, 7)
 
 
 @pytest.mark.parametrize(
@@ -149,37 +117,6 @@ def test_a_log_ends_behind_its_last_sound_record(
     break_body(log, *bodies)
 
     assert log_end(log) == LogEnd(log.end - START if end is None else place(log, end), reason)
-
-
-def test_bodies_are_not_looked_at_unless_they_are_to_be_verified(log: LogBuilder) -> None:
-    break_body(log, 5, 6, 7)
-
-    assert log_end(log, verify_crc=False) == LogEnd(log.end - START, StopReason.UNWRITTEN)
-
-
-def test_older_records_behind_the_end_are_told_and_no_data(log: LogBuilder) -> None:
-    stale = log.truncate(log.records[2].physical_offset)
-    log.append(b"new", store_timestamp=FIRST_STORE_TIMESTAMP + 60_000)
-    end = log.end - START
-    log.append_raw(bytes(10))
-    log.append_raw(stale[log.end - START - end + log.records[-1].size :])
-    found = log_end(log)
-
-    assert (found.position, found.reason) == (end, StopReason.UNWRITTEN)
-    assert found.stale > end
-
-
-def test_newer_records_behind_zeros_move_the_end(log: LogBuilder) -> None:
-    log.append_raw(bytes(100))
-    record = log.append(b"behind a hole")
-
-    assert log_end(log).position == record.end - START
-
-
-def test_a_record_that_runs_past_the_file_is_torn(log: LogBuilder) -> None:
-    log.patch(log.records[7].physical_offset, struct.pack(">i", 1 << 20))
-
-    assert log_end(log) == LogEnd(place(log, 7), StopReason.TORN)
 
 
 SEGMENT = 100
@@ -241,16 +178,6 @@ def test_both_refuse_the_same_record_that_no_segment_has_room_for(sizes: list[in
 def test_a_record_that_no_segment_has_room_for_is_named_with_what_has_room() -> None:
     with pytest.raises(InvalidOptionError, match="record 1 has 93 bytes: expected at most 92, for which a segment of"):
         place_records([50, 93], 60, SEGMENT)
-
-
-@pytest.mark.parametrize(("size", "fits"), [(91, True), (92, True), (93, False), (100, False)])
-def test_eight_bytes_stay_free_behind_a_record(size: int, fits: bool) -> None:
-    assert fits == has_room(size, SEGMENT) == (size <= room_for_records(SEGMENT))
-
-
-@pytest.mark.parametrize("room", [8, 9, 4096, 1 << 30])
-def test_a_segment_is_closed_by_its_room_and_a_magic_code(room: int) -> None:
-    assert room.to_bytes(4) + bytes.fromhex("cbd43194") == blank_head(room)
 
 
 @pytest.mark.parametrize("room", range(8))

@@ -27,9 +27,6 @@ from tests.builders import BODY_AT, Record
 if TYPE_CHECKING:
     from tests.strategies import Log
 
-CLASH = ("Aa", "BB")
-"""Two texts with the same hash."""
-
 
 def record(**properties: str) -> memoryview:
     return memoryview(Record(b"body", properties=properties).encode())
@@ -74,42 +71,12 @@ def test_separators_alone_are_refused(text: str) -> None:
         MessageSelector.by_tag(text)
 
 
-def test_a_queue_unit_is_compared_by_hash_and_a_message_by_its_tags() -> None:
-    selector = MessageSelector.by_tag(f"{CLASH[0]} || TagB")
-
-    assert selector.is_matched_by_consume_queue(hash_code(CLASH[1]))
-    assert not selector.matches({"TAGS": CLASH[1]})
-    assert selector.matches({"TAGS": "TagB"})
-    assert not selector.matches({"TAGS": "TagB || TagC"})
-    assert not selector.matches({})
-
-
 @given(st.integers(-(2**63), 2**63 - 1))
 def test_only_the_lower_half_of_a_tags_code_counts(code: int) -> None:
     selector = MessageSelector.by_tag("TagA")
 
     assert ((code - hash_code("TagA")) % 2**32 == 0) == selector.is_matched_by_consume_queue(code)
     assert selector.is_matched_by_consume_queue((code >> 32 << 32) + hash_code("TagA") % 2**32)
-
-
-def test_a_lost_tags_code_matches_every_subscription() -> None:
-    assert MessageSelector.by_tag("TagA").is_matched_by_consume_queue(None)
-    assert MessageSelector.by_tag(" || ").is_matched_by_consume_queue(None)
-    assert not MessageSelector.by_tag(" || ").is_matched_by_consume_queue(0)
-
-
-def test_tags_are_not_asked_of_the_record_again() -> None:
-    assert MessageSelector.by_tag("TagA").is_matched_by_commit_log(record(TAGS="TagB"))
-
-
-@pytest.mark.parametrize(("value", "matches"), [("6", True), ("5", False), (None, None)])
-def test_an_expression_is_asked_of_the_properties(value: str | None, *, matches: bool | None) -> None:
-    selector = MessageSelector.by_sql("a > 5")
-    properties = {} if value is None else {"a": value}
-
-    assert matches is selector.matches(properties)
-    assert (matches is True) == selector.is_matched_by_commit_log(record(**properties))
-    assert selector.is_matched_by_consume_queue(hash_code("TagA"))
 
 
 def test_what_an_expression_fails_on_is_an_error_of_the_message_and_no_match_of_the_record() -> None:

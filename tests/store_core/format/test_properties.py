@@ -47,11 +47,6 @@ def test_odd_properties_parse_as_that_release_parsed_them(version: str) -> None:
     assert len(lines) == 12
 
 
-@pytest.mark.parametrize(("release", "parser"), [("4.3", EXACT), ("4.9", FIRST), ("5.3", FIRST)])
-def test_each_release_has_its_parser(release: str, parser: PropertyParser) -> None:
-    assert PropertyParser.of_release(release) is parser
-
-
 def walk_separators(text: str) -> dict[str, str]:
     """Read item by item with positions, as the rules of 4.9.1 and later are worded."""
     properties = {}
@@ -162,24 +157,12 @@ def test_what_is_written_is_read(properties: dict[str, str], release: str) -> No
     assert (release == "4.9" or not properties) is not text.endswith("\x02")
 
 
-@pytest.mark.parametrize(("release", "expected"), [("4.3", "a\x01null\x02"), ("4.9", ""), ("5.3", "")])
-def test_missing_value_is_text_in_4_3_only(release: str, expected: str) -> None:
-    assert expected == format_properties({"a": None}, release)
-
-
 def test_decoded_map_of_5_3_has_an_order_of_its_own() -> None:
     text = "REAL_TOPIC\x01a\x02KEYS\x01b\x02TAGS\x01c\x02REAL_QID\x01d\x02"
 
     assert text == format_properties(parse_decoded_properties(text, "4.3"), "4.3")
     expected = "TAGS\x01c\x02KEYS\x01b\x02REAL_TOPIC\x01a\x02REAL_QID\x01d\x02"
     assert expected == format_properties(parse_decoded_properties(text, "5.3"))
-
-
-def test_map_keeps_its_buckets_when_a_key_goes() -> None:
-    crowded = PropertyMap((f"name{number}", "") for number in range(13))
-
-    assert (32, 32) == (crowded.buckets, crowded.without("name0").buckets)
-    assert "name0" not in crowded.without("name0")
 
 
 def test_key_put_again_goes_to_the_end_of_its_bucket() -> None:
@@ -226,10 +209,6 @@ def test_delay_level_is_read_as_java_reads_integers(text: str, level: int) -> No
 def test_delay_level_that_java_would_not_read_is_named(text: str) -> None:
     with pytest.raises(ValueError, match="property DELAY is not a 32-bit integer"):
         delay_level({"DELAY": text})
-
-
-def test_message_without_delay_has_level_0() -> None:
-    assert 0 == delay_level({}) == delay_level({"DELAY": None})
 
 
 @pytest.mark.parametrize("text", ["", "1", "s", "1s  2s", "1s 2w", "1.5s"])

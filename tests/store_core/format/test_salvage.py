@@ -26,7 +26,6 @@ from store_core.format.salvage import CandidateFinder, Damage, SalvageWalk
 from store_core.format.segment_view import SegmentView
 from tests.builders import (
     BODY_AT,
-    BODY_LENGTH_AT,
     FIRST_STORE_TIMESTAMP,
     MAGIC_AT,
     PHYSICAL_OFFSET_AT,
@@ -95,128 +94,7 @@ def without(log: LogBuilder, *numbers: int) -> list[int]:
     return [place for number, place in enumerate(places(log)) if number not in numbers]
 
 
-def break_field(log: LogBuilder, number: int, at: int, value: int) -> None:
-    log.patch(log.records[number].physical_offset + at, struct.pack(">i", value))
-
-
-# --------------------------------------------------------------------------------------------------- nothing is broken
-
-
-def test_sound_records_are_one_run_that_ends_at_the_blank_record(log: LogBuilder) -> None:
-    end = log.end - START
-    log.roll()
-    found = walked(segment(log))
-
-    assert found.starts == places(log)
-    assert found.damage == []
-    assert (found.walk.stop, found.walk.reason) == (end, StopReason.END_OF_FILE)
-
-
-def test_bytes_that_end_with_a_record_have_no_damage(log: LogBuilder) -> None:
-    found = walked(segment(log)[: log.end - START])
-
-    assert found.starts == places(log)
-    assert found.damage == []
-    assert found.walk.reason is StopReason.LIMIT
-
-
-def test_no_bytes_have_no_parts() -> None:
-    assert walked(b"").parts == []
-
-
-def test_what_is_behind_the_blank_record_is_no_data(log: LogBuilder) -> None:
-    stale = log.truncate(log.records[5].physical_offset)
-    log.append_raw(struct.pack(">iI", log.room, 0xCBD43194))
-    log.append_raw(stale[8:])
-
-    assert walked(segment(log)).starts == places(log)
-
-
-@pytest.mark.parametrize("zeros", [1, 7, 90])
-def test_a_few_zeros_that_can_be_no_record_end_a_segment(log: LogBuilder, zeros: int) -> None:
-    assert walked(segment(log)[: log.end - START + zeros]).damage == []
-
-
-# ---------------------------------------------------------------------------------------------------- one broken record
-
-
-@pytest.mark.parametrize(
-    ("at", "value", "reason"),
-    [
-        (SIZE_AT, 0, StopReason.BAD_SIZE),
-        (SIZE_AT, -5, StopReason.BAD_SIZE),
-        (SIZE_AT, 90, StopReason.BAD_SIZE),
-        (SIZE_AT, 2**31 - 1, StopReason.TORN),
-        (SIZE_AT, 140, StopReason.SIZE_MISMATCH),
-        (MAGIC_AT, 0x12345678, StopReason.BAD_MAGIC),
-        (MAGIC_AT, 0, StopReason.BAD_MAGIC),
-        (PHYSICAL_OFFSET_AT + 4, 3, StopReason.WRONG_OFFSET),
-        (BODY_LENGTH_AT, -1, StopReason.SIZE_MISMATCH),
-        (BODY_LENGTH_AT, 2**31 - 1, StopReason.SIZE_MISMATCH),
-        (BODY_LENGTH_AT, 1000, StopReason.SIZE_MISMATCH),
-    ],
-)
-def test_one_wrong_field_costs_one_record(log: LogBuilder, at: int, value: int, reason: StopReason) -> None:
-    break_field(log, 4, at, value)
-    log.roll()
-    found = walked(segment(log))
-
-    assert found.starts == without(log, 4)
-    assert found.damage == [(places(log)[4], places(log)[5])]
-    assert found.reasons == [reason]
-
-
-@pytest.mark.parametrize("filler", [b"\0", b"\xff", b"\xda\xa3\x20\xa7"])
-def test_overwritten_records_cost_only_those(log: LogBuilder, filler: bytes) -> None:
-    begin, end = log.records[3].physical_offset + 20, log.records[6].physical_offset + 30
-    log.patch(begin, (filler * SIZE)[: end - begin])
-    log.roll()
-    found = walked(segment(log))
-
-    assert found.starts == without(log, 3, 4, 5, 6)
-    assert found.damage == [(places(log)[3], places(log)[7])]
-
-
-def test_damage_at_both_ends_is_found(log: LogBuilder) -> None:
-    log.flip(log.records[0].physical_offset + MAGIC_AT)
-    log.flip(log.records[9].physical_offset + MAGIC_AT)
-    log.roll()
-    found = walked(segment(log))
-
-    assert found.starts == without(log, 0, 9)
-    assert found.damage == [(0, places(log)[1]), (places(log)[9], log.records[9].end - START)]
-
-
-def test_zeros_in_a_closed_segment_are_damage_to_its_end(log: LogBuilder) -> None:
-    found = walked(segment(log))
-
-    assert found.damage == [(log.end - START, SIZE)]
-    assert found.reasons == [StopReason.UNWRITTEN]
-    assert not found.parts[-1].is_followed  # type: ignore[union-attr]  # it is damage
-
-
-def test_a_broken_blank_record_costs_nothing_but_itself(log: LogBuilder) -> None:
-    end = log.end
-    log.roll()
-    log.flip(end + MAGIC_AT)
-
-    assert walked(segment(log)).damage == [(end - START, SIZE)]
-
-
-def test_a_segment_of_garbage_is_one_damage() -> None:
-    assert walked(b"garbage " * 512).damage == [(0, SIZE)]
-
-
 # ------------------------------------------------------------------------------------------- blank records of odd sizes
-
-
-@pytest.mark.parametrize("size", [0, -1, 8, 100_000])
-def test_a_blank_record_of_a_wrong_size_ends_the_segment(log: LogBuilder, size: int) -> None:
-    end = log.append_raw(struct.pack(">iI", size, 0xCBD43194)) - START
-    found = walked(segment(log))
-
-    assert found.damage == []
-    assert (found.walk.stop, found.walk.reason) == (end, StopReason.END_OF_FILE)
 
 
 @pytest.mark.parametrize("size", [0, -1, 8, 100_000])
@@ -239,6 +117,10 @@ def test_stale_records_do_not_make_damage_of_a_blank_record(log: LogBuilder) -> 
 
 
 # ------------------------------------------------------------------------------------------------------ hostile bodies
+
+
+def break_field(log: LogBuilder, number: int, at: int, value: int) -> None:
+    log.patch(log.records[number].physical_offset + at, struct.pack(">i", value))
 
 
 def decoys(log: LogBuilder) -> bytes:
@@ -285,14 +167,6 @@ def with_stale_tail(log: LogBuilder) -> list[int]:
     return sound
 
 
-def test_older_records_behind_the_write_position_are_passed_over(log: LogBuilder) -> None:
-    sound = with_stale_tail(log)
-    found = walked(segment(log), only_newer=True)
-
-    assert found.starts == sound
-    assert found.walk.stale > sound[-1]
-
-
 def test_a_newer_record_among_stale_ones_is_found_and_its_chain_followed(log: LogBuilder) -> None:
     newer, following = log.records[8:]
     log.patch(newer.physical_offset + STORE_TIMESTAMP_AT, struct.pack(">q", FIRST_STORE_TIMESTAMP + 20_000))
@@ -300,27 +174,6 @@ def test_a_newer_record_among_stale_ones_is_found_and_its_chain_followed(log: Lo
     found = [newer.physical_offset - START, following.physical_offset - START]
 
     assert walked(segment(log), only_newer=True).starts == [*sound, *found]
-
-
-def test_older_records_count_where_they_can_not_be_stale(log: LogBuilder) -> None:
-    log.patch(log.records[2].physical_offset + STORE_TIMESTAMP_AT, struct.pack(">q", 2**40))
-    log.flip(log.records[3].physical_offset + MAGIC_AT)
-    log.roll()
-
-    assert walked(segment(log)).starts == without(log, 3)
-
-
-def test_a_search_reads_only_where_there_may_be_data(log: LogBuilder) -> None:
-    asked: list[int] = []
-
-    def next_data(position: int) -> int:
-        asked.append(position)
-        return SIZE
-
-    found = walked(segment(log), only_newer=True, next_data=next_data)
-
-    assert found.damage == [(log.end - START, SIZE)]
-    assert len(asked) == 1
 
 
 # ----------------------------------------------------------------------------------------------------- growing segments

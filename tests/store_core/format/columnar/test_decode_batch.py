@@ -260,14 +260,6 @@ def faults_of(log: Segment, columns: Sequence[str], **how: Any) -> list[tuple[in
     return [(fault.position, fault.size, fault.error.problem) for fault in found]
 
 
-def test_a_body_nobody_asks_for_is_not_checked() -> None:
-    log = Segment().append(b"one").append(b"two", crc=1)
-
-    assert faults_of(log, ["topic", "queue_id"]) == []
-    assert faults_of(log, ["body"]) == [(log.starts[1], len(log.data) - log.starts[1], "bad body CRC")]
-    assert bodies_of(log) == [b"one"]
-
-
 def test_a_compression_type_nobody_asks_for_may_be_any_number() -> None:
     log = Segment().append(b"one", sys_flag=0x401)
 
@@ -292,14 +284,6 @@ def test_every_flipped_bit_of_a_record_with_a_checksum_over_all_of_it_is_found()
             assert_decodes_as_each(
                 log, found, ("topic",), PropertyParser.FIRST_SEPARATOR, verify_crc=True, decompress=False
             )
-
-
-def test_a_compression_type_that_rocketmq_does_not_know_has_no_name() -> None:
-    log = Segment().append(b"one", sys_flag=0x401).append(b"two", sys_flag=0x400).append(b"three", sys_flag=0x101)
-    found = decoded(Log(bytes(log.data)), np.array(log.starts), ["compression"])
-
-    assert found.batch["compression"].to_pylist() == [None, "NONE", "LZ4"]
-    assert not found.faults
 
 
 @budget(0.5)

@@ -216,19 +216,6 @@ def test_checksums_are_those_of_the_bodies(count: int, size: int) -> None:
     assert [body_crc(body) for body in bodies] == stored
 
 
-def test_many_different_property_sets_are_encoded_one_by_one() -> None:
-    many = [[(f"name{i}", "v"), ("b", "w")] for i in range(40)]
-    batch = pa.RecordBatch.from_arrays(
-        [pa.array(["t"] * 40), pa.array([b"x"] * 40), pa.array(many, COLUMN_TYPES["properties"])],
-        ["topic", "body", "properties"],
-    )
-    expected, _ = appended_one_by_one(
-        [{"topic": "t", "body": b"x", "properties": pairs} for pairs in many], EncodeRules(), None, 0
-    )
-
-    assert expected == completed(encode_batch(batch, store_host=BROKER, born_timestamp=BORN), 40)
-
-
 @pytest.mark.parametrize("kind", [pa.timestamp("us", "UTC"), pa.timestamp("ms"), pa.timestamp("ns", "UTC")])
 def test_timestamps_are_stored_in_ms(kind: pa.DataType) -> None:
     stamp = pa.array([BORN * 1_000_000 + 999_999] * 2, pa.timestamp("ns")).cast(kind, safe=False)
@@ -241,27 +228,6 @@ def test_body_may_be_text_and_names_may_be_in_any_case() -> None:
     batch = pa.RecordBatch.from_arrays([pa.array(["a"]), pa.array(["é"])], ["TOPIC", "Body"])
 
     assert "é".encode() in encode_batch(batch).data.tobytes()
-
-
-def test_sliced_columns_are_read_from_where_they_start() -> None:
-    longer = pa.RecordBatch.from_arrays(
-        [
-            pa.array(["z", "a", "b"]),
-            pa.array([b"zzz", b"1", b"22"]),
-            pa.array([[("q", "r")], [("c", "d")], None], COLUMN_TYPES["properties"]),
-        ],
-        ["topic", "body", "properties"],
-    )
-    expected = encode_batch(small(properties=[[("c", "d")], None]))
-
-    assert expected.data.tobytes() == encode_batch(longer.slice(1)).data.tobytes()
-
-
-def test_tables_are_taken_too() -> None:
-    table = pa.Table.from_batches([small(), small()])
-
-    assert 4 == len(encode_batch(table))
-    assert 0 == len(encode_batch(table.slice(0, 0)))
 
 
 @pytest.mark.parametrize(
@@ -337,11 +303,3 @@ def test_timed_messages_must_be_put_by_themselves() -> None:
         encode_batch(timed, max_delay_level=18)
     for rules, levels in ((EncodeRules("4.9"), 18), (EncodeRules(), None)):
         assert b"TIMER_DELAY_SEC" in encode_batch(timed, rules, max_delay_level=levels).data.tobytes()
-
-
-def test_delay_level_wins_over_a_timer() -> None:
-    both = small(properties=[None, [("TIMER_DELAY_SEC", "5")]], delay_level=[None, 3])
-    data = encode_batch(both, max_delay_level=18).data.tobytes()
-
-    assert b"SCHEDULE_TOPIC_XXXX" in data
-    assert b"TIMER_DELAY_SEC" not in data

@@ -96,13 +96,6 @@ def test_a_string_that_fits_but_for_one_byte_is_not_of_the_layout(parser: Proper
     assert expected(rows, parser) == find(PropertyFinder(NAMES, parser), rows)
 
 
-def test_more_layouts_than_are_remembered_are_read_all_the_same() -> None:
-    finder = PropertyFinder(NAMES, FIRST)
-    rows = [b"n%04d\x01" % number + b"v" * (number % 50) + b"\x02TAGS\x01t\x02" for number in range(300)]
-
-    assert expected(rows, FIRST) == find(finder, rows)
-
-
 plain_lists = st.lists(strategies.same_names, max_size=8)
 alike_lists = st.integers(1, 5).flatmap(
     lambda width: st.lists(
@@ -173,15 +166,6 @@ def test_a_row_that_differs_in_one_byte_from_the_others_parses_as_by_itself(row:
             expected = [list(parse_properties(decode_text(row), parser).items()) for row in rows]
 
             assert maps(rows, parser) == expected
-
-
-@pytest.mark.parametrize("count", [63, 64, 65, 200])
-def test_of_a_name_that_comes_twice_the_last_value_wins_however_far_apart(count: int) -> None:
-    between = b"".join(b"n%d\x01v\x02" % number for number in range(count - 2))
-    found = maps([b"TAGS\x01first\x02" + between + b"TAGS\x01last\x02", b"TAGS\x01x\x02"])[0]
-
-    assert found[0] == ("TAGS", "last")
-    assert len(found) == count - 1
 
 
 @given(st.lists(st.none() | st.text(" ab\té", max_size=9), max_size=8))

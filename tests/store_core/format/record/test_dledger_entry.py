@@ -39,15 +39,6 @@ def check(log: DLedgerLog, number: int = 0, *, previous: int | None = None) -> R
     return check_entry(memoryview(bytes(log.data)), at, START, verify_crc=True, previous=before)
 
 
-def test_a_sound_entry_has_its_own_size_and_the_parts_of_its_record() -> None:
-    log = log_of(b"one", b"two")
-    found = check(log, 1, previous=0)
-
-    assert (None, log.end - log.entries[1]) == (found.reason, found.size)
-    assert found.spans is not None
-    assert b"two" == log.data[found.spans.body_start : found.spans.body_stop]
-
-
 @pytest.mark.parametrize(
     ("at", "layout", "value", "reason"),
     [
@@ -85,17 +76,6 @@ def test_an_index_that_does_not_follow_is_damage_only_behind_a_sound_entry() -> 
     assert StopReason.WRONG_INDEX is found.reason
     assert ("DLedger index 1", "7") == (found.expected, found.found)
     assert check(log, 1).reason is None
-
-
-def test_a_term_that_goes_back_is_damage_and_a_later_one_is_none() -> None:
-    log = log_of(b"one", b"two")
-
-    assert StopReason.EARLIER_TERM is check(log.put(1, TERM_AT, ">q", 2), 1, previous=0).reason
-    assert check(log.put(1, TERM_AT, ">q", 1 << 40), 1, previous=0).reason is None
-
-
-def test_an_entry_further_on_need_not_continue() -> None:
-    assert check(log_of(b"one", b"lost", b"three"), 2, previous=0).reason is None
 
 
 @pytest.mark.parametrize(
@@ -165,17 +145,6 @@ def test_scan_equals_the_entries_on_any_bytes(data: bytes) -> None:
     log.data += data
 
     assert_walks_agree(log)
-
-
-@pytest.mark.parametrize("lanes", [None, 20])
-def test_all_entries_of_a_sound_file_are_found_by_cursors(lanes: int | None) -> None:
-    log = DLedgerLog(1 << 20)
-    for _ in range(500):
-        log.append(b"body")
-    found = scan(np.frombuffer(bytes(log.data), np.uint8), framing=Framing.ENTRIES, lanes=lanes)
-
-    assert log.entries == found.starts.tolist()
-    assert len(log.data) == found.stop
 
 
 def test_a_window_continues_the_last_sound_entry_before_it() -> None:

@@ -19,7 +19,7 @@ from store_core.format.record.encode import (
     encode_message,
     pack_host,
 )
-from tests.store_core.format.record.test_decode import INNER_BATCH, IPV6, PLAIN, PROPERTY_CRC
+from tests.store_core.format.record.test_decode import INNER_BATCH, PLAIN, PROPERTY_CRC
 
 BORN = 1_700_000_000_000
 BROKER = ("127.0.0.1", 10911)
@@ -28,7 +28,6 @@ RULES = EncodeRules()
 
 ORDER = Message("TopicA", b"body0", queue_id=1, tags="TagA", keys=["k1", "k2"], born_timestamp=BORN, born_host=PRODUCER)
 SMALL = Message("T", b"\x01\x02\x03", tags="A", keys="k", born_timestamp=BORN, born_host=PRODUCER)
-SIX = replace(SMALL, born_host=("2001:db8::2", 77), store_host=("fe80::1", 10911))
 
 
 def encoded(message: Message, rules: EncodeRules = RULES) -> EncodedRecords:
@@ -67,15 +66,6 @@ def test_version_1_record_is_that_of_rocketmq_5() -> None:
     assert msg_id == "7F00000100002A9F0000000000000000"
 
 
-def test_release_4_9_leaves_the_last_separator_out() -> None:
-    data, _ = append(encoded(ORDER, EncodeRules("4.9")), 0, 0x1A1FD5F5477)
-
-    expected = bytearray(PLAIN[:-1])
-    expected[3] -= 1
-    expected[expected.index(b"KEYS") - 1] -= 1
-    assert expected == data
-
-
 def test_property_crc_covers_the_whole_record() -> None:
     rules = EncodeRules(append_property_crc=True)
     data, _ = append(encoded(SMALL, rules), 0, 0x1A1FD63DC86, crc=True)
@@ -93,13 +83,6 @@ def test_property_crc_of_the_producer_is_replaced() -> None:
     assert PROPERTY_CRC == data
 
 
-def test_ipv6_hosts_widen_the_head() -> None:
-    data, msg_id = append(encoded(SIX), 0, 0x1A1FD63EA68)
-
-    assert IPV6 == data
-    assert msg_id == "FE80000000000000000000000000000100002A9F0000000000000000"
-
-
 def test_inner_batch_is_one_record() -> None:
     items = [Message("BQ", body, tags="A", properties={"WAIT": "true"}) for body in (b"b0", b"b1")]
     batch = replace(
@@ -115,16 +98,6 @@ def test_inner_batch_is_one_record() -> None:
     assert INNER_BATCH == data
 
 
-def test_topics_of_over_127_characters_are_version_2() -> None:
-    rules = EncodeRules(append_property_crc=True)
-    long = replace(SMALL, topic="t" * 130)
-    data, _ = append(encoded(long, rules), 0, 0x1A1FD63DC86, crc=True)
-
-    assert bytes.fromhex("00000103daa320ab") == data[:8]
-    assert b"\x00\x82" + b"t" * 130 in data
-    assert len(data) - 0x80 == 0x82 + 1
-
-
 @pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
 def test_blank_record_closes_the_file_when_eight_bytes_would_not_be_left(release: str) -> None:
     records = encoded(ORDER, EncodeRules(release))
@@ -137,12 +110,6 @@ def test_blank_record_closes_the_file_when_eight_bytes_would_not_be_left(release
             result.wrote_offset, result.wrote_bytes, result.store_timestamp, result.logics_offset
         )  # fmt: skip
         assert len(view).to_bytes(4) + bytes.fromhex("cbd43194") + bytes(len(view) - 8) == view
-
-
-def test_prepared_and_rolled_back_records_have_no_index() -> None:
-    data, _ = append(encoded(ORDER), 0, 1, 9, queued=False)
-
-    assert bytes(8) == data[20:28]
 
 
 @pytest.mark.parametrize(("release", "room"), [("4.3", 0), ("4.9", 0), ("5.3", 0), ("5.3", 20)])
@@ -170,31 +137,12 @@ def test_release_4_3_limits_the_record() -> None:
     assert AppendMessageStatus.MESSAGE_SIZE_EXCEEDED is refusal.append_status
 
 
-@pytest.mark.parametrize("release", ["4.9", "5.3"])
-def test_later_releases_limit_the_body(release: str) -> None:
-    rules = EncodeRules(release, max_message_size=5)
-
-    encoded(ORDER, rules)
-    assert PutMessageStatus.MESSAGE_ILLEGAL is refused(replace(ORDER, body=b"body00"), rules).status
-
-
 def test_record_may_exceed_the_limit_of_bodies_by_64_kib() -> None:
     rules = EncodeRules(max_message_size=10)
     wide = replace(SMALL, tags=None, keys=None, topic="t" * 32767, properties_string="p" * 32677)
 
     assert len(encoded(replace(wide, body=b"0123456789"), rules).data) == 65536 + 10
     assert PutMessageStatus.MESSAGE_ILLEGAL is refused(replace(wide, properties_string="p" * 32767), rules).status
-
-
-@pytest.mark.parametrize("topic", ["é" * 64, "t" * 128])
-def test_topic_whose_length_byte_would_turn_negative_is_refused(topic: str) -> None:
-    rules = EncodeRules(auto_message_version=False)
-
-    assert PutMessageStatus.MESSAGE_ILLEGAL is refused(replace(SMALL, topic=topic), rules).status
-
-
-def test_host_bits_without_such_a_host_are_refused() -> None:
-    assert PutMessageStatus.MESSAGE_ILLEGAL is refused(replace(SMALL, sys_flag=0x10)).status
 
 
 def test_release_4_3_keeps_four_bytes_of_an_address() -> None:
