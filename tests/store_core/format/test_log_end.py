@@ -81,6 +81,15 @@ def test_what_looks_like_a_record_in_the_torn_body_of_such_a_batch_is_none(log: 
     assert log_end(log) == LogEnd(batch[0].physical_offset - START, StopReason.BAD_SIZE, is_unfinished=True)
 
 
+@pytest.mark.parametrize("later", [1, 60_000])
+def test_a_record_without_size_before_later_ones_is_damage(log: LogBuilder, later: int) -> None:
+    batch = log.append_all(b"one", b"two", store_timestamp=log.records[-1].store_timestamp + 9)
+    log.append(b"later", store_timestamp=batch[0].store_timestamp + later)
+    log.patch(batch[0].physical_offset, bytes(4))
+
+    assert log_end(log) == LogEnd(log.end - START, StopReason.UNWRITTEN)
+
+
 @pytest.mark.parametrize("known", range(7))
 @pytest.mark.parametrize("damage", [lambda _: None, lambda log: log.roll(), lambda log: break_body(log, 6, 7)])
 def test_a_search_from_an_earlier_end_finds_the_same(

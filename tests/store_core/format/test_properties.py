@@ -165,6 +165,13 @@ def test_decoded_map_of_5_3_has_an_order_of_its_own() -> None:
     assert expected == format_properties(parse_decoded_properties(text, "5.3"))
 
 
+def test_map_keeps_its_buckets_when_a_key_goes() -> None:
+    crowded = PropertyMap((f"name{number}", "") for number in range(13))
+
+    assert (32, 32) == (crowded.buckets, crowded.without("name0").buckets)
+    assert "name0" not in crowded.without("name0")
+
+
 def test_key_put_again_goes_to_the_end_of_its_bucket() -> None:
     colliding = PropertyMap({"AaAa": "1", "BBBB": "2"})
     again = colliding.without("AaAa")

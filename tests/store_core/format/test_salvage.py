@@ -97,6 +97,21 @@ def without(log: LogBuilder, *numbers: int) -> list[int]:
 # ------------------------------------------------------------------------------------------- blank records of odd sizes
 
 
+@pytest.mark.parametrize("zeros", [1, 7, 90])
+def test_a_few_zeros_that_can_be_no_record_end_a_segment(log: LogBuilder, zeros: int) -> None:
+    assert walked(segment(log)[: log.end - START + zeros]).damage == []
+
+
+def test_damage_at_both_ends_is_found(log: LogBuilder) -> None:
+    log.flip(log.records[0].physical_offset + MAGIC_AT)
+    log.flip(log.records[9].physical_offset + MAGIC_AT)
+    log.roll()
+    found = walked(segment(log))
+
+    assert found.starts == without(log, 0, 9)
+    assert found.damage == [(0, places(log)[1]), (places(log)[9], log.records[9].end - START)]
+
+
 @pytest.mark.parametrize("size", [0, -1, 8, 100_000])
 def test_a_blank_record_of_a_wrong_size_is_damage_if_newer_records_follow(log: LogBuilder, size: int) -> None:
     log.patch(log.records[4].physical_offset, struct.pack(">iI", size, 0xCBD43194))

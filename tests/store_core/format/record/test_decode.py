@@ -19,6 +19,7 @@ from store_core.errors import CorruptRecordError
 from store_core.format.layout import (
     MESSAGE_HEAD,
     MessageSysFlag,
+    TransactionType,
     head_dtype,
     head_size,
 )
@@ -74,6 +75,22 @@ def test_a_record_that_differs_from_the_checksum_over_all_of_it_is_refused(at: i
 
     with pytest.raises(CorruptRecordError, match=r"bad (checksum over the record|body CRC)"):
         decode(bytes(record))
+
+
+@pytest.mark.parametrize(
+    ("sys_flag", "kind", "is_queued"),
+    [
+        (0, TransactionType.NOT_TYPE, True),
+        (4, TransactionType.PREPARED_TYPE, False),
+        (8, TransactionType.COMMIT_TYPE, True),
+        (12 | 1, TransactionType.ROLLBACK_TYPE, False),
+    ],
+)
+def test_transaction_type_is_two_bits_of_the_sys_flag(sys_flag: int, kind: TransactionType, is_queued: bool) -> None:
+    message = decode(bytes(Segment().append(b"", sys_flag=sys_flag).data))
+
+    assert message.transaction_type is kind
+    assert message.transaction_type.is_queued is is_queued
 
 
 @pytest.mark.parametrize("sys_flag", [0x401, 0x501, 0x601, 0x701])
