@@ -60,27 +60,6 @@ def test_a_dledger_log_is_looked_up(dledger_store: Path, options: dict[str, Any]
     assert all(part.picks is not None for part in plan.ranges[:-1])  # the log is scanned behind the last unit
 
 
-def test_the_columns_of_entries_are_those_of_the_scan(dledger_store: Path) -> None:
-    columns = ["physical_offset", "dledger_index", "dledger_term", "dledger_committed", "segment"]
-
-    assert same_as_scan(dledger_store, topic="t1", columns=columns).explanation.plan == "queues"
-
-
-def test_every_record_is_found_at_its_position(tmp_path: Path) -> None:
-    for record in small_dledger_store(tmp_path, old_segments=1).records:
-        plan = same_as_scan(tmp_path, physical_offset=record.physical_offset)
-        assert (record.body != b"gone") == ("has a unit for it" in plan.explanation.why)
-        assert "is walked to it" in same_as_scan(tmp_path, physical_offset=record.physical_offset - 48).explanation.why
-
-
-def test_entries_without_units_are_read_in_the_log(tmp_path: Path) -> None:
-    log = small_dledger_store(tmp_path)
-    shutil.rmtree(tmp_path / "consumequeue")
-    write_queues(tmp_path, log.records[:-9])
-
-    assert same_as_scan(tmp_path, topic="t0").explanation.plan == "queues"
-
-
 @pytest.mark.parametrize("at", [MAGIC_AT, SIZE_AT, INDEX_AT, POSITION_AT, BODY_LENGTH_AT])
 def test_an_entry_that_is_asked_for_is_checked_with_its_head(at: int, tmp_path: Path) -> None:
     log = small_dledger_store(tmp_path)
@@ -200,23 +179,6 @@ def test_a_store_with_a_database_is_looked_up(store: Path, options: dict[str, An
 
     assert plan.explanation.plan == "queues"
     assert all(part.picks is not None for part in plan.ranges[:-1])  # the log is scanned behind the last unit
-
-
-def test_records_that_are_not_flushed_are_found_in_the_log(tmp_path: Path) -> None:
-    log = with_database(tmp_path / "store", flushed=2000)
-
-    plan = same_as_scan(tmp_path / "store", topic="t0")
-
-    assert plan.explanation.plan == "queues"
-    assert plan.explanation.units == sum(
-        record.topic == "t0" and record.physical_offset < 2000 and record.body != b"gone" for record in log.records
-    )
-
-
-def test_a_record_is_found_at_its_position(store: Path, records: list[Record]) -> None:
-    queued = [record.physical_offset for record in records if record.body != b"gone"]
-    for position in (queued[1], queued[-1]):
-        assert "has a unit for it" in same_as_scan(store, physical_offset=position).explanation.why
 
 
 def test_a_database_that_can_t_be_read_is_a_reason_to_scan(store: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import logging
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -28,7 +27,7 @@ from store_core.store.read.follow.log_follower import ReadLimits
 from store_core.store.read.follow.log_segments import LogPosition
 from store_core.store.read.read_messages import read_messages
 from tests.budgets import budget
-from tests.builders import BODY_AT, CRC_AT, FIRST_STORE_TIMESTAMP, MAGIC_AT, LogBuilder, Record
+from tests.builders import BODY_AT, CRC_AT, MAGIC_AT, LogBuilder, Record
 from tests.store_core.store.read.followed import SIZE, Followed
 
 if TYPE_CHECKING:
@@ -53,30 +52,6 @@ def followed(tmp_path: Path) -> Followed:
 
 
 # -------------------------------------------------------------------------------------------------------------- growth
-
-
-def test_one_batch_without_limits_has_all_records(followed: Followed) -> None:
-    batches, end = followed.drain(followed.first())
-
-    assert batches == [followed.offsets]
-    assert end.physical_offset == followed.log.end
-
-
-def test_nothing_new_is_no_batch(followed: Followed) -> None:
-    end = followed.advance(followed.first())
-
-    assert followed.advance(end) == end
-    assert followed.restart().advance(end) == end
-
-
-def test_what_is_appended_is_the_next_batch(followed: Followed) -> None:
-    _, end = followed.drain(followed.first())
-    before = followed.offsets
-    followed.log.append(b"four")
-    followed.log.fill(2)
-    followed.write(preallocated=2)
-
-    assert followed.drain(end)[0] == [followed.offsets[len(before) :]]
 
 
 @pytest.mark.parametrize("is_restarted", [False, True])
@@ -182,26 +157,7 @@ def test_a_growing_copy_is_read_as_far_as_it_goes(followed: Followed, tmp_path: 
     assert read + [offset for batch in batches for offset in batch] == followed.offsets
 
 
-def test_an_empty_log_has_no_batch_until_there_is_a_record(tmp_path: Path) -> None:
-    followed = Followed(tmp_path / "store", SIZE)
-    followed.write()
-    start = followed.first()
-
-    assert followed.advance(start) == start
-    followed.log.append(b"first")
-    followed.write()
-    assert followed.drain(start)[0] == [[SIZE]]
-
-
 # ----------------------------------------------------------------------------------------------------- starting points
-
-
-def test_a_stream_from_the_latest_offset_has_only_what_comes_later(followed: Followed) -> None:
-    start = followed.first(at_end=True)
-    record = followed.log.append(b"later")
-    followed.write()
-
-    assert followed.drain(start)[0] == [[record.physical_offset]]
 
 
 @pytest.mark.parametrize("number", [0, 1, 7, 8, 9, -1])
@@ -235,27 +191,7 @@ def test_a_stream_from_a_time_has_what_was_stored_since(followed: Followed, numb
     ]
 
 
-def test_a_time_takes_precedence_over_the_latest_offset(followed: Followed) -> None:
-    time = followed.log.records[4].store_timestamp
-    followed.restart(starting_timestamp=time)
-
-    assert followed.first(at_end=True) == followed.first() != followed.advance(followed.first())
-
-
-def test_a_stream_from_the_future_starts_at_the_end(followed: Followed) -> None:
-    followed.restart(starting_timestamp=FIRST_STORE_TIMESTAMP * 2)
-
-    assert followed.first() == followed.first(at_end=True)
-
-
 # -------------------------------------------------------------------------------------------------------------- limits
-
-
-def test_a_batch_has_no_more_records_than_allowed(followed: Followed) -> None:
-    batches, _ = followed.drain(followed.first(), TEN)
-
-    assert [offset for batch in batches for offset in batch] == followed.offsets
-    assert {len(batch) for batch in batches[:-1]} == {10}
 
 
 @pytest.mark.parametrize("size", [1, 300, 1000, 2500])
@@ -270,17 +206,6 @@ def test_a_batch_has_no_more_bytes_than_allowed_but_a_record(followed: Followed,
         assert end.last_record is not None
         assert end.last_record.end_offset - position.physical_offset <= max(size, longest)
         position = end
-
-
-@pytest.mark.parametrize("most", [1, 7, 60])
-def test_a_batch_may_end_with_a_segment_of_which_little_was_loaded(tmp_path: Path, most: int) -> None:
-    followed = Followed(tmp_path / "store")
-    followed.log = LogBuilder(1 << 16)
-    followed.log.append_all(*[b"x" * 400] * 300)
-    followed.write(preallocated=1)
-    batches, _ = followed.drain(followed.first(), ReadLimits(max_records=most))
-
-    assert [offset for batch in batches for offset in batch] == followed.offsets
 
 
 def test_records_that_wait_are_counted_up_to_what_is_enough(followed: Followed) -> None:
@@ -329,17 +254,6 @@ def is_sound(followed: Followed, offset: int) -> bool:
 # ----------------------------------------------------------------------------------------------------------- fixed ends
 
 
-def test_reading_that_ends_with_an_empty_log_has_nothing(tmp_path: Path) -> None:
-    followed = Followed(tmp_path / "store", SIZE)
-    followed.write(preallocated=1)
-    followed.follower.fix_end()
-    start = followed.first()
-    followed.log.append(b"later")
-    followed.write()
-
-    assert followed.drain(start)[0] == []
-
-
 def test_reading_ends_where_it_was_fixed_though_that_segment_has_expired(followed: Followed) -> None:
     followed.restart(fail_on_data_loss=False)
     start = followed.advance(followed.first(), TEN)
@@ -374,19 +288,6 @@ def test_reading_to_an_end_that_was_truncated_ends_where_the_log_then_ends(
 # ------------------------------------------------------------------------------------------------------------- replays
 
 
-def test_a_batch_that_is_planned_again_has_the_same_rows(followed: Followed) -> None:
-    start = followed.first()
-    ends = [start]
-    while (end := followed.advance(ends[-1], TEN)) != ends[-1]:
-        ends.append(end)
-    before = [followed.read(*pair) for pair in pairwise(ends)]
-    followed.log.fill(3)
-    followed.write()
-    followed.restart()
-
-    assert [followed.read(*pair) for pair in pairwise(ends)] == before
-
-
 def test_damage_in_a_batch_ends_the_stream_when_it_is_read(followed: Followed) -> None:
     followed.log.flip(followed.offsets[3] + MAGIC_AT)
     followed.write()
@@ -408,16 +309,6 @@ def test_segments_that_expire_before_they_are_read_are_an_error(followed: Follow
         followed.advance(start)
     assert (error.value.begin, error.value.end) == (start.physical_offset, 2 * SIZE)
     assert "failOnDataLoss=false" in str(error.value)
-
-
-def test_a_segment_that_expires_after_it_was_read_is_not_missed(followed: Followed) -> None:
-    start = followed.first()
-    in_first = sum(offset < 2 * SIZE for offset in followed.offsets)
-    end = followed.advance(start, ReadLimits(max_records=in_first))
-    followed.delete_first()
-
-    assert end.physical_offset == 2 * SIZE
-    assert followed.restart().drain(end)[0] == [followed.offsets[in_first:]]
 
 
 def test_a_stream_that_may_lose_data_goes_on_at_the_first_segment_left(
@@ -504,13 +395,6 @@ def test_a_last_record_that_was_changed_in_its_place_is_named_and_the_next_ones_
     assert f"Reading goes on at offset {followed.offsets[3]}" in caplog.text
 
 
-def test_a_segment_that_is_missing_in_a_batch_is_logged(followed: Followed, caplog: pytest.LogCaptureFixture) -> None:
-    (followed.root / "commitlog" / f"{2 * SIZE:020d}").unlink()
-    followed.restart(fail_on_data_loss=False).drain(followed.first())
-
-    assert f"segment {2 * SIZE:020d} is missing" in caplog.text
-
-
 def test_a_log_that_was_truncated_behind_the_position_is_an_error(followed: Followed) -> None:
     end = followed.advance(followed.first())
     cut = followed.offsets[-2]
@@ -535,16 +419,6 @@ def test_records_written_after_a_truncation_are_read_once(
     assert f"between the offsets {written[0]} and {end.physical_offset}" in caplog.text
 
 
-def test_a_truncation_at_the_start_of_a_segment_is_no_other_log(followed: Followed) -> None:
-    end = followed.advance(followed.first())
-    first = next(number for number, offset in enumerate(followed.offsets) if offset == 4 * SIZE)
-    followed.truncate(first - 1, b"x", b"y" * 300, b"z")
-
-    with pytest.raises(TruncatedLogError):
-        followed.advance(end)
-    assert followed.restart(fail_on_data_loss=False).drain(end)[0] == [followed.offsets[-3:]]
-
-
 @pytest.mark.parametrize(("before", "expired"), [(12, 0), (11, 5), (9, 0), (7, 0), (7, 4), (2, 0)])
 def test_a_truncation_by_many_segments_is_no_other_log(tmp_path: Path, before: int, expired: int) -> None:
     followed = Followed(tmp_path / "store")
@@ -561,16 +435,6 @@ def test_a_truncation_by_many_segments_is_no_other_log(tmp_path: Path, before: i
     with pytest.raises(TruncatedLogError):
         followed.restart().advance(end)
     assert followed.restart(fail_on_data_loss=False).drain(end)[0] == [followed.offsets[-2:]]
-
-
-def test_a_log_has_anchors_at_doubling_distances(tmp_path: Path) -> None:
-    followed = Followed(tmp_path / "store", SIZE)
-    followed.log.fill(21)
-    followed.log.append(b"the last one")
-    followed.write()
-    position = followed.advance(followed.first())
-
-    assert [each.physical_offset // SIZE for each in position.anchor_records] == [22, 21, 20, 18, 14, 6, 1]
 
 
 def test_a_position_with_one_anchor_goes_on(followed: Followed) -> None:
@@ -604,19 +468,6 @@ def test_a_truncation_while_the_end_is_looked_for_is_recognised(
     monkeypatch.undo()
     with pytest.raises(TruncatedLogError):
         followed.advance(end)
-
-
-def test_a_truncated_log_goes_on_where_it_ends(followed: Followed) -> None:
-    followed.restart(fail_on_data_loss=False)
-    end = followed.advance(followed.first())
-    followed.truncate(-2)
-    shorter = followed.advance(end)
-    record = followed.log.append(b"new")
-    followed.write()
-
-    assert shorter.physical_offset == record.physical_offset
-    assert followed.read(end, shorter) == []
-    assert followed.drain(shorter)[0] == followed.drain(end)[0] == [[record.physical_offset]]
 
 
 def test_a_batch_whose_end_was_truncated_is_not_replayed_as_if_it_were_whole(followed: Followed) -> None:
@@ -692,12 +543,3 @@ def test_another_store_at_the_path_is_an_error(followed: Followed, tmp_path: Pat
 def test_a_position_that_is_none_is_refused(found: object) -> None:
     with pytest.raises(InvalidOptionError, match="expected"):
         LogPosition.from_json(found)
-
-
-def test_a_position_is_readable(followed: Followed) -> None:
-    shown = followed.advance(followed.first()).as_json()
-
-    assert shown["physicalOffset"] == followed.log.end
-    assert shown["segment"] == f"{4 * SIZE:020d}"
-    assert isinstance(shown["lastRecord"], dict)
-    assert shown["lastRecord"]["storeTimestamp"] == followed.log.records[-1].store_timestamp

@@ -55,27 +55,9 @@ def test_a_sound_store_is_looked_up(store: Path, options: dict[str, Any]) -> Non
     assert all(part.picks is not None for part in plan.ranges[:-1])  # the log is scanned behind the last unit
 
 
-def test_a_look_up_reads_only_its_records(store: Path) -> None:
-    plan = same_as_scan(store, topic="t0", queue_id=0)
-    scan = explain(store, topic="t0", queue_id=0, use_consume_queues="never")
-
-    assert plan.explanation.bytes < scan.bytes / 3
-
-
 @pytest.mark.parametrize("mode", ["DROPMALFORMED", "PERMISSIVE"])
 def test_modes_that_look_for_damage_scan(store: Path, mode: str) -> None:
     assert same_as_scan(store, topic="t0", mode=mode).explanation.plan == "scan"
-
-
-def test_records_that_are_not_dispatched_yet_are_found(tmp_path: Path) -> None:
-    log = small_store(tmp_path)
-    log.append_all(b"new", b"newer", topic="t0", queue_id=1)
-    log.write(tmp_path)
-
-    plan = same_as_scan(tmp_path, topic="t0")
-
-    assert plan.explanation.plan == "queues"
-    assert b"newer" in read_messages(tmp_path, topic="t0", columns=["body"]).read_all()["body"].to_pylist()
 
 
 def test_a_topic_whose_queues_are_gone_is_scanned_for(tmp_path: Path) -> None:
@@ -87,14 +69,6 @@ def test_a_topic_whose_queues_are_gone_is_scanned_for(tmp_path: Path) -> None:
 
     assert [plan.plan for plan in plans.values()] == ["queues", "scan"]
     assert plans["t1"].why == "topic 't1' has no queue that is asked for"
-
-
-def test_a_queue_in_the_place_of_another_is_scanned_for(tmp_path: Path) -> None:
-    small_store(tmp_path)
-    queues = tmp_path / "consumequeue"
-    (queues / "t1" / "0").rename(queues / "t1" / "7")
-
-    same_as_scan(tmp_path, topic="t1")
 
 
 def test_a_queue_that_is_not_asked_for_can_be_broken(tmp_path: Path) -> None:
@@ -146,18 +120,6 @@ def test_lying_queues_give_sound_rows_and_lack_none_without_a_finding(
 
     for options in drawn.sample(OPTIONS, 3):
         keeps_the_promise(root, **options)
-
-
-def test_a_log_that_grows_is_looked_up_and_its_last_records_are_scanned(tmp_path: Path) -> None:
-    log = small_store(tmp_path)
-    for _ in range(3):
-        assert same_as_scan(tmp_path, topic="t0").explanation.plan == "queues"
-        log.append_all(b"x" * 300, b"y" * 300, b"z" * 300, topic="t0", queue_id=1)
-        shutil.rmtree(tmp_path / "commitlog")
-        log.write(tmp_path)
-    for segment in sorted((tmp_path / "commitlog").iterdir())[:2]:
-        segment.unlink()
-        assert same_as_scan(tmp_path, topic="t0").explanation.plan == "queues"
 
 
 def test_after_an_unclean_end_the_log_is_scanned_from_where_a_recovery_would_begin(tmp_path: Path) -> None:
@@ -212,15 +174,6 @@ def test_a_position_is_proven_by_the_unit_of_its_own_queue(tmp_path: Path) -> No
         is_queued = record.body != b"gone"
         assert [is_queued] == [part.picks is not None for part in plan.ranges]
         assert is_queued == ("has a unit for it" in plan.explanation.why)
-
-
-@pytest.mark.parametrize("queue_offset", [2**63 - 1, 2**62, 2**63 // UNIT.size, -1, -(2**63)])
-def test_a_record_with_any_queue_offset_is_found_by_its_position(tmp_path: Path, queue_offset: int) -> None:
-    log = small_store(tmp_path)
-    strange = log.append(b"strange", topic="t0", queue_offset=queue_offset)
-    log.write(tmp_path)
-
-    assert "is walked to it" in same_as_scan(tmp_path, physical_offset=strange.physical_offset).explanation.why
 
 
 def test_no_position_inside_a_record_is_one(tmp_path: Path) -> None:

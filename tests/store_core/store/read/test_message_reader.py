@@ -8,20 +8,16 @@ import struct
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 
 from store_core import (
     CorruptRecordError,
     InvalidOptionError,
-    ReadOptions,
     SegmentLayoutError,
     SegmentVanishedError,
     StoreError,
     StoreNotFoundError,
-    plan_ranges,
     read_messages,
-    read_range,
 )
 from store_core.format.columnar.chain import chain
 from store_core.format.columns import COLUMNS, DEFAULT_COLUMNS, arrow_schema
@@ -82,10 +78,6 @@ def without(log: LogBuilder, *numbers: int) -> list[int]:
     return [record.physical_offset for at, record in enumerate(log.records) if at not in numbers]
 
 
-def rewrite(root: Path, log: LogBuilder) -> Path:
-    return log.write(root, preallocated=1)
-
-
 class Read:
     """Read batch by batch until the end or an error."""
 
@@ -117,21 +109,10 @@ def test_all_messages_come_in_the_order_of_the_log(root: Path, log: LogBuilder) 
     assert table.schema == arrow_schema(DEFAULT_COLUMNS)
 
 
-def test_columns_come_as_they_are_named(root: Path) -> None:
-    reader = read_messages(root, columns="Body, TOPIC")
-
-    assert reader.schema.names == ["body", "topic"]
-    assert reader.read_all().num_rows == 30
-
-
 def test_a_path_may_be_text_or_a_list(root: Path, log: LogBuilder) -> None:
     assert read_messages(str(root)).read_all().num_rows == 30
     assert offsets(root / "commitlog" / f"{SIZE:020d}") == [at for at in without(log) if SIZE <= at < 2 * SIZE]
     assert read_messages([root / "commitlog", str(root / "commitlog")]).read_all().num_rows == 30
-
-
-def test_a_store_without_a_message_has_no_rows(tmp_path: Path) -> None:
-    assert read_messages(LogBuilder(SIZE).write(tmp_path)).read_all().num_rows == 0
 
 
 def test_the_release_chooses_how_properties_are_read(tmp_path: Path) -> None:
@@ -153,14 +134,6 @@ def test_errors_in_options_and_paths_come_before_the_first_batch(root: Path) -> 
 # ------------------------------------------------------------------------------------------------------------- batches
 
 
-@pytest.mark.parametrize("rows", [1, 7, 100])
-def test_batches_have_no_more_rows_than_asked_for(root: Path, rows: int) -> None:
-    sizes = [batch.num_rows for batch in read_messages(root, max_records_per_batch=rows)]
-
-    assert sum(sizes) == 30
-    assert max(sizes) <= rows
-
-
 def test_batches_have_no_more_bytes_than_bounded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("store_core.format.columnar.chain._LEAST", 500)
     monkeypatch.setattr("store_core.format.columnar.chain._LARGEST", 500)
@@ -178,13 +151,6 @@ def test_a_record_larger_than_the_bound_passes_alone(tmp_path: Path, monkeypatch
     log.append_all(b"small", b"large" * 1000, b"small", b"small")
 
     assert [batch.num_rows for batch in read_messages(log.write(tmp_path))] == [1, 1, 2]
-
-
-def test_a_body_of_5_mib_is_read(tmp_path: Path) -> None:
-    log = LogBuilder(6 << 20)
-    log.append(b"x" * (5 << 20))
-
-    assert read_messages(log.write(tmp_path)).read_all().column("body").to_pylist() == [b"x" * (5 << 20)]
 
 
 def test_a_reader_can_be_given_up_half_way(root: Path) -> None:
@@ -245,18 +211,6 @@ def test_messages_that_a_filter_fails_on_are_left_out_and_counted(
         f"{log.records[1].physical_offset}, property a: expected a whole number of 32 bits, found '19.99'; beside a "
         f"literal with a decimal point, such as 30.0, it is read as a decimal"
     )
-
-
-def test_physical_offsets_need_not_be_those_of_records(root: Path, log: LogBuilder) -> None:
-    begin, end = log.records[3].physical_offset - 5, log.records[20].physical_offset + 1
-
-    assert offsets(root, starting_offsets=begin, ending_offsets=end) == placed(log, *range(3, 21))
-
-
-def test_filters_do_not_need_their_columns_in_the_result(root: Path) -> None:
-    table = read_messages(root, columns="body", topic="t1", queue_id=0, tag="Tag0", key="all").read_all()
-
-    assert table.to_pydict() == {"body": [b"body 4", b"body 16", b"body 28"]}
 
 
 def test_bodies_of_rows_that_are_filtered_out_are_not_looked_at(log: LogBuilder, tmp_path: Path) -> None:
@@ -343,19 +297,6 @@ def stored_bytes(root: Path, record: Record) -> bytes:
     return segment.read_bytes()[record.physical_offset % SIZE :][: record.size]
 
 
-def test_permissive_reads_the_damaged_bytes_by_default(root: Path) -> None:
-    table = read_messages(root, mode="PERMISSIVE").read_all()
-
-    assert table.schema == arrow_schema([*DEFAULT_COLUMNS, "_corrupt_record"], nullable=True)
-    assert table.column("_corrupt_record").null_count == 30
-
-
-def test_the_damaged_bytes_are_null_in_other_modes(root: Path) -> None:
-    for mode in ("FAILFAST", "DROPMALFORMED"):
-        table = read_messages(root, mode=mode, columns="_corrupt_record").read_all()
-        assert table.column("_corrupt_record").null_count == 30
-
-
 def test_a_topic_that_is_not_utf_8_is_damage_where_topics_are_read(log: LogBuilder, tmp_path: Path) -> None:
     record = log.records[17]
     log.patch(record.end - len(record.encode().split(b"\x02t2", 1)[-1]) - 2, b"\xff\xff")
@@ -408,15 +349,6 @@ def test_every_damage_is_told_in_its_place(log: LogBuilder, tmp_path: Path) -> N
     for rows in (1, 2, 1000):
         assert Read(root, mode="PERMISSIVE", max_records_per_batch=rows).offsets == without(log)
         assert Read(root, mode="DROPMALFORMED", max_records_per_batch=rows).offsets == without(log, 0, 3, 4, 12, 13, 25)
-
-
-def test_a_damaged_segment_in_the_middle_is_one_damage(log: LogBuilder, tmp_path: Path) -> None:
-    log.patch(SIZE, bytes(SIZE))
-    root = log.write(tmp_path)
-    inside = [number for number, at in enumerate(without(log)) if SIZE <= at < 2 * SIZE]
-
-    assert f"unwritten bytes at offset {SIZE}" in str(Read(root).error)
-    assert Read(root, mode="DROPMALFORMED").offsets == without(log, *inside)
 
 
 def test_a_file_of_something_else_is_damage(tmp_path: Path) -> None:
@@ -604,15 +536,6 @@ def test_a_segment_that_became_shorter_is_not_mapped(root: Path) -> None:
 
 
 # -------------------------------------------------------------------------------------------------------------- ranges
-
-
-def test_ranges_can_be_read_in_any_order_by_other_processes(root: Path, log: LogBuilder) -> None:
-    options = ReadOptions.parse(columns="physical_offset", max_partition_bytes=300)
-    plan = pickle.loads(pickle.dumps(plan_ranges(root, options)))  # noqa: S301 -- our own
-    batches = [batch for part in reversed(plan.ranges) for batch in read_range(part, options)]
-    found = pa.Table.from_batches(batches).column("physical_offset").to_pylist()
-
-    assert sorted(found) == without(log)
 
 
 def test_no_message_of_an_error_needs_the_working_directory(log: LogBuilder, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ import pytest
 from store_core import InvalidOptionError, ReadMode, ReadOptions, read_messages
 from store_core.format.columns import DEFAULT_COLUMNS
 from store_core.format.filter.message_selector import MessageSelector
-from store_core.format.properties import PropertyParser
 from store_core.store.read.chunk_rows import RowFilter
 from store_core.store.read.option_table import shown_option
 from store_core.store.read.option_values import OPTION_PARSERS, OffsetBound
@@ -189,12 +188,6 @@ def test_times_in_the_wrong_order_are_shown_as_times() -> None:
     assert str(refused.value).endswith(", 2023-11-14T22:13:00.500Z, found 2023-11-14T22:14:00.000Z")
 
 
-def test_bounds_that_do_not_touch_do_not_contradict() -> None:
-    parse(starting_offsets=5, ending_offsets=5)
-    parse(starting_offsets={"t": {0: 5}}, ending_offsets={"t": {1: 4}, "u": {0: 4}})
-    parse(starting_offsets=5, ending_offsets=4, ending_timestamp=10)
-
-
 def test_edges_of_the_log_narrow_nothing() -> None:
     assert parse(starting_offsets="Earliest", ending_offsets="LATEST") == ReadOptions()
     assert parse(starting_offsets={"t": {0: -2}}, ending_offsets={"t": {0: -1}}) == ReadOptions()
@@ -257,12 +250,6 @@ def test_permissive_reads_also_the_damaged_bytes_unless_columns_are_named() -> N
     assert parse(mode="PERMISSIVE").columns == (*DEFAULT_COLUMNS, "_corrupt_record")
     assert parse(mode="PERMISSIVE", columns="topic").columns == ("topic",)
     assert parse(mode="DROPMALFORMED").columns == DEFAULT_COLUMNS
-
-
-def test_the_release_chooses_the_parser_of_properties() -> None:
-    assert parse(release="4.3").property_parser is PropertyParser.EXACT_PAIR
-    assert parse(release="4.9").property_parser is PropertyParser.FIRST_SEPARATOR
-    assert parse().property_parser is PropertyParser.FIRST_SEPARATOR
 
 
 @pytest.mark.parametrize(

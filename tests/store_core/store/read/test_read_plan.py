@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from store_core import read_messages
-from store_core.errors import SegmentLayoutError, SegmentVanishedError, StoreNotFoundError
+from store_core.errors import SegmentLayoutError, SegmentVanishedError
 from store_core.files.segment_source import Segment, SegmentBytes, open_segment
 from store_core.store.read.message_reader import read_range
 from store_core.store.read.picks import Picks
@@ -52,21 +52,6 @@ def test_there_is_a_range_for_each_segment_up_to_the_write_position(root: Path, 
     assert plan(root).notes == ()
 
 
-@pytest.mark.parametrize("preallocated", [1, 3])
-def test_preallocated_segments_are_not_read(log: LogBuilder, tmp_path: Path, preallocated: int) -> None:
-    root = log.write(tmp_path, preallocated=preallocated)
-
-    assert spans(root)[-1] == (4096, log.end)
-    assert plan(root).notes == ()
-
-
-def test_a_log_may_end_with_a_closed_segment(log: LogBuilder, tmp_path: Path) -> None:
-    end = log.end
-    log.roll()
-
-    assert spans(log.write(tmp_path, preallocated=1))[-1] == (4096, end)
-
-
 def test_a_torn_record_is_left_out_and_noted(log: LogBuilder, tmp_path: Path) -> None:
     log.flip(log.records[-1].physical_offset + BODY_AT)
     root = log.write(tmp_path)
@@ -74,21 +59,6 @@ def test_a_torn_record_is_left_out_and_noted(log: LogBuilder, tmp_path: Path) ->
     assert spans(root)[-1] == (4096, log.records[-1].physical_offset)
     assert f"the log ends at offset {log.records[-1].physical_offset}" in plan(root).notes[0]
     assert spans(root, verify_crc=False)[-1] == (4096, log.end)
-
-
-def test_a_segment_that_has_only_a_torn_record_is_not_read(log: LogBuilder, tmp_path: Path) -> None:
-    log.truncate(4096)
-    record = log.append(b"torn")
-    log.flip(record.physical_offset + BODY_AT)
-
-    assert spans(log.write(tmp_path))[-1] == (3072, log.records[-2].end)
-
-
-def test_a_store_that_has_only_a_torn_record_has_no_ranges(tmp_path: Path) -> None:
-    log = LogBuilder(SIZE)
-    log.flip(log.append(b"torn").physical_offset + BODY_AT)
-
-    assert spans(log.write(tmp_path)) == []
 
 
 def test_stale_records_are_noted(log: LogBuilder, tmp_path: Path) -> None:
@@ -101,14 +71,6 @@ def test_stale_records_are_noted(log: LogBuilder, tmp_path: Path) -> None:
 
     assert spans(root)[-1] == (4096, end)
     assert "are older, so they are not data" in plan(root).notes[0]
-
-
-def test_a_last_file_that_was_cut_behind_a_record_is_whole(root: Path, log: LogBuilder) -> None:
-    last = root / "commitlog" / f"{4096:020d}"
-    last.write_bytes(last.read_bytes()[: log.end - 4096])
-
-    assert spans(root)[-1] == (4096, log.end)
-    assert plan(root).notes == ()
 
 
 # ------------------------------------------------------------------------------------------------------ what is missing
@@ -151,12 +113,6 @@ def test_a_segment_that_is_too_long_ends_where_the_next_begins(root: Path, optio
     assert spans(root, **options)[:3] == [(1024, 2048), (2048, 3072), (3072, 4096)]
 
 
-def test_missing_first_segments_are_no_loss(root: Path, log: LogBuilder) -> None:
-    (root / "commitlog" / f"{1024:020d}").unlink()
-
-    assert spans(root) == [(2048, 3072), (3072, 4096), (4096, log.end)]
-
-
 def test_retention_while_planning_is_no_error(root: Path, log: LogBuilder, monkeypatch: pytest.MonkeyPatch) -> None:
     first = root / "commitlog" / f"{1024:020d}"
 
@@ -182,24 +138,7 @@ def test_a_store_that_vanishes_while_planning_is_not_planned_for_ever(
         plan(root)
 
 
-def test_nothing_to_read_is_an_error_in_every_mode(tmp_path: Path) -> None:
-    for options in LENIENT:
-        with pytest.raises(StoreNotFoundError):
-            plan(tmp_path, **options)
-
-
 # -------------------------------------------------------------------------------------------------------- what is asked
-
-
-def test_physical_offsets_narrow_the_ranges(root: Path, log: LogBuilder) -> None:
-    assert spans(root, starting_offsets=2500) == [(2500, 3072), (3072, 4096), (4096, log.end)]
-    assert spans(root, ending_offsets=2500) == [(1024, 2048), (2048, 2500)]
-    assert spans(root, starting_offsets=3000, ending_offsets=3100) == [(3000, 3072), (3072, 3100)]
-
-
-@pytest.mark.parametrize("options", [{"starting_offsets": 10**6}, {"ending_offsets": 5}, {"ending_offsets": 1024}])
-def test_offsets_outside_the_log_leave_nothing(root: Path, options: dict[str, int]) -> None:
-    assert spans(root, **options) == []
 
 
 def test_a_last_segment_that_is_not_asked_for_still_closes_the_one_before(root: Path) -> None:
@@ -291,19 +230,6 @@ def test_a_segment_whose_first_record_is_broken_is_not_skipped(timed: Path) -> N
 # --------------------------------------------------------------------------------------------------------------- splits
 
 
-def test_ranges_are_no_larger_than_asked_for(root: Path, log: LogBuilder) -> None:
-    ranges = spans(root, max_partition_bytes=400)
-
-    assert ranges[:4] == [(1024, 1365), (1365, 1706), (1706, 2048), (2048, 2389)]
-    assert ranges[-1][1] == log.end
-    assert max(end - begin for begin, end in ranges) <= 400
-
-
-def test_there_are_as_many_ranges_as_asked_for(root: Path) -> None:
-    for count in (1, 4, 5, 7, 12):
-        assert len(plan(root, min_partitions=count).ranges) == max(count, 4)
-
-
 def test_the_largest_ranges_are_split_first(root: Path, log: LogBuilder) -> None:
     ranges = spans(root, min_partitions=7)
 
@@ -335,24 +261,9 @@ def sizes(*parts: ReadRange) -> list[int]:
     return [len(group) for group in groups]
 
 
-def test_few_records_of_many_segments_are_one_task() -> None:
-    assert sizes(*(picked(number, 1000) for number in range(100))) == [100]
-
-
-def test_a_task_is_bounded() -> None:
-    assert sizes(*(picked(number, 10 * MIB) for number in range(7))) == [3, 3, 1]
-
-
 def test_very_many_small_records_are_tasks_of_their_own() -> None:
     assert sizes(*(picked(number, 100, 20_000) for number in range(4))) == [1, 1, 1, 1]
     assert sizes(*(picked(number, 100, 2_000) for number in range(4))) == [4]
-
-
-def test_each_scan_is_a_task() -> None:
-    scans = [ReadRange(Segment(f"/{number}", 0, MIB), 0, MIB, MIB) for number in range(3)]
-
-    assert sizes(*scans) == [1, 1, 1]
-    assert sizes() == []
 
 
 def test_what_a_look_up_scans_is_read_with_its_records_if_it_is_little() -> None:

@@ -38,23 +38,9 @@ def selected(values: Mapping[str, Sequence[object]], **options: object) -> list[
     return [row for row, kept in enumerate(row_filter.select(batch, OFFSETS[: batch.num_rows]).tolist()) if kept]
 
 
-def test_without_options_no_column_is_looked_at() -> None:
-    assert RowFilter(ReadOptions()).columns == ()
-
-
-def test_topics_match_exactly() -> None:
-    topics = ["orders", "order", "Orders", "日本", "orders2", "orders"]
-
-    assert selected({"topic": topics}, topic="orders,日本") == [0, 3, 5]
-
-
 @pytest.mark.parametrize(("pattern", "rows"), [("or.*", [0, 2]), ("or", []), ("(?i)ORDERS", [0]), (".*", [0, 1, 2])])
 def test_a_pattern_matches_the_whole_topic(pattern: str, rows: list[int]) -> None:
     assert selected({"topic": ["orders", "my orders", "orders2"]}, topics_pattern=pattern) == rows
-
-
-def test_queues_match_by_number() -> None:
-    assert selected({"queue_id": [0, 1, 2, 1, -1]}, queue_id="1,-1") == [1, 3, 4]
 
 
 def test_tags_match_exactly_and_no_tag_matches_none() -> None:
@@ -107,28 +93,11 @@ def test_an_expression_is_evaluated_on_the_rows_that_all_else_leaves() -> None:
     assert row_filter.first_error == "at offset 101, property a: expected a whole number of 32 bits, found 'x'"
 
 
-def test_queue_offsets_narrow_the_queues_that_are_named() -> None:
-    values: Columns = {
-        "topic": ["t", "t", "t", "t", "u", "u"],
-        "queue_id": [0, 0, 0, 1, 0, 1],
-        "queue_offset": [4, 5, 9, 0, 2, 100],
-    }
-    bounds = {"starting_offsets": {"t": {0: 5}, "v": {0: 5}}, "ending_offsets": {"t": {0: 9}, "u": {1: 100}}}
-
-    assert selected(values, **bounds) == [1, 3, 4]
-
-
 def test_a_bound_can_be_the_last_offset_there_is() -> None:
     values: Columns = {"topic": ["t"] * 2, "queue_id": [0] * 2, "queue_offset": [2**63 - 1, 0]}
 
     assert selected(values, ending_offsets={"t": {0: 2**63 - 1}}) == [1]
     assert selected(values, starting_offsets={"t": {0: 2**63 - 1}}) == [0]
-
-
-def test_an_empty_batch_stays_empty() -> None:
-    nothing: dict[str, list[Any]] = {name: [] for name in ("keys", "unique_key", "uniq_msg_id", "topic")}
-
-    assert selected(nothing, key="k", topics_pattern="x") == []
 
 
 def test_a_unique_key_is_the_last_one_or_the_first() -> None:
@@ -183,11 +152,6 @@ def test_unknown_topics_of_queue_offsets_are_warned_of(store: Path, caplog: pyte
 @pytest.mark.parametrize("topic", ["logged", "queued", "batched", "planned", "queued,planned"])
 def test_a_topic_that_is_anywhere_is_not_warned_of(store: Path, topic: str, caplog: pytest.LogCaptureFixture) -> None:
     assert bool(read_messages(store, topic=topic).read_all().num_rows) == (topic == "logged")
-    assert not warnings(caplog)
-
-
-def test_a_topic_is_in_the_log_whatever_else_was_asked_for(store: Path, caplog: pytest.LogCaptureFixture) -> None:
-    assert 0 == read_messages(store, topic="logged", tag="none has it").read_all().num_rows
     assert not warnings(caplog)
 
 

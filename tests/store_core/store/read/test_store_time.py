@@ -184,10 +184,6 @@ def test_zones_have_the_forms_that_spark_takes(text: str, seconds: int) -> None:
     assert datetime(2024, 5, 1, tzinfo=zone).utcoffset() == timedelta(seconds=seconds)
 
 
-def test_a_tzinfo_is_a_zone() -> None:
-    assert parse_zone("time_zone", SHANGHAI) is SHANGHAI
-
-
 @pytest.mark.parametrize(
     ("value", "says"),
     [
@@ -294,29 +290,6 @@ def test_a_plan_is_as_of_a_time_of_the_log_that_the_configuration_names(tmp_path
 
     assert 2 == len(offsets_before(tmp_path, as_of=time, config=config))
     assert "1 file" in str(explain(tmp_path, as_of=time, config=config))
-
-
-def test_a_record_whose_clock_was_set_back_is_not_there_though_its_time_is_earlier(tmp_path: Path) -> None:
-    log = log_of([0, 30, 10, 40])
-    root = log.write(tmp_path / "store")
-    time = FIRST_STORE_TIMESTAMP + 20 * SECOND
-
-    assert [log.records[0].physical_offset] == offsets_before(root, as_of=time)
-    assert [0, 2] == [log.records.index(each) for each in log.records if each.store_timestamp < time]
-
-
-def test_other_bounds_hold_as_well(tmp_path: Path) -> None:
-    log = log_of(list(range(20)))
-    root = log.write(tmp_path / "store")
-    at = [record.physical_offset for record in log.records]
-    times = [record.store_timestamp for record in log.records]
-
-    assert at[3:7] == offsets_before(root, as_of=times[7], starting_offsets=at[3])
-    assert at[3:5] == offsets_before(root, as_of=times[7], starting_offsets=at[3], ending_offsets=at[5])
-    assert at[2:5] == offsets_before(root, as_of=times[7], starting_timestamp=times[2], ending_timestamp=times[5])
-    assert at[:7] == offsets_before(root, as_of=times[7], ending_timestamp=times[9])
-    assert [] == offsets_before(root, as_of=times[0])
-    assert [] == offsets_before(root, as_of=times[5], physical_offset=at[6])
 
 
 def test_what_is_after_the_time_is_neither_read_nor_looked_at(tmp_path: Path) -> None:

@@ -47,13 +47,6 @@ def small_log(root: Path) -> Path:
     return root / "commitlog" / f"{0:020d}"
 
 
-def begun(root: Path) -> pa.RecordBatchReader:
-    """Begin to read in small batches."""
-    reader = read_messages(root, columns=["body"], max_records_per_batch=20)
-    assert reader.read_next_batch().num_rows
-    return reader
-
-
 def check_equal(root: Path, monkeypatch: pytest.MonkeyPatch, **options: Any) -> None:  # noqa: ANN401 -- any option
     """Check that rows and errors are the same in one window and in many, of which few begin at a batch."""
     for more in ({}, {"columns": ["topic", "tags"]}, {"max_records_per_batch": 17}, {"max_partition_bytes": 50_000}):
@@ -226,22 +219,6 @@ def windows_of(part: ReadRange) -> PickWindows:
     """Open the picked records of a range."""
     assert part.picks is not None
     return PickWindows(part.picks, part.segment, part.data_end)
-
-
-def test_rows_are_those_of_the_records(part: ReadRange) -> None:
-    options = ReadOptions(columns=("physical_offset", "store_size", "body", "topic"))
-    found = [row for batch in read_range(part, options) for row in batch.to_pylist()]
-
-    scanned = [row for batch in read_range(replace(part, picks=None), options) for row in batch.to_pylist()]
-    assert part.picks is not None
-    assert found == [row for row in scanned if row["physical_offset"] in part.picks.starts]
-    assert len(found) > 2
-
-
-def test_batches_have_as_many_rows_as_requested(part: ReadRange) -> None:
-    batches = list(read_range(part, ReadOptions(columns=("topic",), max_records_per_batch=2)))
-
-    assert {batch.num_rows for batch in batches[:-1]} == {2}
 
 
 @pytest.mark.parametrize("row", [0, -1])
