@@ -54,13 +54,42 @@ class Asked:
 # ---- 5.3
 
 
-@pytest.mark.parametrize(
-    ("timestamp", "lower", "upper"), [(0, 0, 0), (10, 0, 2), (20, 3, 2), (30, 3, 4), (40, 5, 4), (-1, 0, 0)]
-)
-def test_the_two_boundaries(tmp_path: Path, timestamp: int, lower: int, upper: int) -> None:
-    asked = Asked(tmp_path, [10, 10, 10, 30, 30])
+GONE = dict.fromkeys((-5, -1, 0, 7), 5)
 
-    assert (lower, upper) == (asked.find(timestamp, LOWER), asked.find(timestamp, UPPER))
+
+@pytest.mark.parametrize(
+    ("times", "first", "log_begin", "lower", "upper"),
+    [
+        (
+            [10, 10, 10, 30, 30],
+            0,
+            0,
+            {-1: 0, 0: 0, 10: 0, 20: 3, 30: 3, 40: 5},
+            {-1: 0, 0: 0, 10: 2, 20: 2, 30: 4, 40: 4},
+        ),
+        # equal times are searched in one file only
+        ([5] * 3 + [7] * 17 + [9] * 5, 0, 0, {7: 3}, {7: 19}),
+        ([5] * 3 + [7] * 27 + [9] * 5, 0, 0, {7: 3}, {7: 29}),
+        # answers lie between the bounds of the queue
+        ([10, 20, 30], 13, 0, {1: 13, 10: 13, 25: 15, 99: 16}, {1: 13, 10: 13, 25: 14, 99: 15}),
+        # units below the log are too early
+        ([-1] * 4 + [50, 60], 0, 1400, {1: 4, 50: 4, 55: 5, 99: 6}, {}),
+        ([-1] * 5, 0, 10**6, GONE, GONE),
+        # a record that can't be read ends the search, and the last one is earlier than any time
+        ([10, 20, -1, 40, 50], 0, 0, {30: 0, 45: 0, 55: 5}, {}),
+        ([10, 20, 30, 40, -1], 0, 0, {20: 5}, {20: 4}),
+        ([], 0, 0, {5: 0}, {5: 0}),
+    ],
+)
+def test_a_time_is_found_by_either_boundary(
+    tmp_path: Path, times: list[int], first: int, log_begin: int, lower: dict[int, int], upper: dict[int, int]
+) -> None:
+    asked = Asked(tmp_path, times, first=first)
+    if log_begin:
+        asked.queue.correct_min_offset(log_begin)
+
+    assert lower == {time: asked.find(time, LOWER, log_begin) for time in lower}
+    assert upper == {time: asked.find(time, UPPER, log_begin) for time in upper}
 
 
 @given(st.lists(st.integers(1, 60), min_size=1, max_size=45, unique=True), st.integers(0, 70))
@@ -71,56 +100,6 @@ def test_times_that_grow_are_found_in_every_file(times: list[int], timestamp: in
 
         assert sum(time < timestamp for time in times) == asked.find(timestamp, LOWER)
         assert max(0, sum(time <= timestamp for time in times) - 1) == asked.find(timestamp, UPPER)
-
-
-def test_equal_times_are_searched_in_one_file_only(tmp_path: Path) -> None:
-    asked = Asked(tmp_path, [5] * 3 + [7] * 17 + [9] * 5)
-
-    assert (3, 19) == (asked.find(7, LOWER), asked.find(7, UPPER))
-    asked = Asked(tmp_path / "more", [5] * 3 + [7] * 27 + [9] * 5)
-    assert (3, 29) == (asked.find(7, LOWER), asked.find(7, UPPER))
-
-
-def test_answers_lie_between_the_bounds(tmp_path: Path) -> None:
-    asked = Asked(tmp_path, [10, 20, 30], first=13)
-
-    assert [13, 13, 15, 16] == [asked.find(time, LOWER) for time in (1, 10, 25, 99)]
-    assert [13, 13, 14, 15] == [asked.find(time, UPPER) for time in (1, 10, 25, 99)]
-
-
-def test_units_below_the_log_are_too_early(tmp_path: Path) -> None:
-    asked = Asked(tmp_path, [-1] * 4 + [50, 60])
-    asked.queue.correct_min_offset(1400)
-
-    assert [4, 4, 5, 6] == [asked.find(time, LOWER, 1400) for time in (1, 50, 55, 99)]
-
-
-def test_a_record_that_cannot_be_read_ends_the_search(tmp_path: Path) -> None:
-    asked = Asked(tmp_path, [10, 20, -1, 40, 50])
-
-    assert 0 == asked.find(30)
-    assert 0 == asked.find(45)
-    assert 5 == asked.find(55)
-
-
-def test_a_last_record_that_cannot_be_read_is_earlier_than_any_time(tmp_path: Path) -> None:
-    asked = Asked(tmp_path, [10, 20, 30, 40, -1])
-
-    assert (5, 4) == (asked.find(20, LOWER), asked.find(20, UPPER))
-
-
-@pytest.mark.parametrize("release", ["4.3", "5.3"])
-def test_a_queue_without_units_answers_0(tmp_path: Path, release: Release) -> None:
-    asked = Asked(tmp_path, [], release)
-
-    assert (0, 0) == (asked.find(5, LOWER), asked.find(5, UPPER))
-
-
-def test_a_queue_whose_units_all_expired_answers_its_minimum(tmp_path: Path) -> None:
-    asked = Asked(tmp_path, [-1] * 5)
-    asked.queue.correct_min_offset(10**6)
-
-    assert {5} == {asked.find(time, boundary, 10**6) for time in (-5, -1, 0, 7) for boundary in BoundaryType}
 
 
 def test_times_of_files_are_remembered_once_they_could_be_read(tmp_path: Path) -> None:
@@ -167,13 +146,21 @@ def test_a_search_among_ten_million_units_looks_at_few(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("release", ["4.3", "4.9"])
 @pytest.mark.parametrize(
-    ("timestamp", "expected"),
-    [(1, 0), (10, 0), (14, 0), (15, 0), (16, 1), (20, 1), (29, 2), (30, 2), (31, 2), (10**6, 2)],
+    ("times", "log_begin", "found"),
+    [
+        ([10, 20, 30], 0, {1: 0, 10: 0, 14: 0, 15: 0, 16: 1, 20: 1, 29: 2, 30: 2, 31: 2, 10**6: 2}),
+        ([-1, -1, 30, 40], 1200, {1: 2, 99: 3}),
+        ([10, -1, 30], 0, {20: 0}),  # it looks at the one that can't be read
+        ([-1, -1, -1], 10**6, {20: 0}),  # nothing to look at
+        ([], 0, {5: 0}),
+    ],
 )
-def test_the_nearest_message_is_found(tmp_path: Path, release: Release, timestamp: int, expected: int) -> None:
-    asked = Asked(tmp_path, [10, 20, 30], release)
+def test_the_nearest_message_that_can_be_read_is_found(
+    tmp_path: Path, release: Release, times: list[int], log_begin: int, found: dict[int, int]
+) -> None:
+    asked = Asked(tmp_path, times, release)
 
-    assert {expected} == {asked.find(timestamp, boundary) for boundary in BoundaryType}
+    assert [found, found] == [{time: asked.find(time, each, log_begin) for time in found} for each in BoundaryType]
 
 
 @pytest.mark.parametrize(
@@ -195,23 +182,6 @@ def test_the_file_is_chosen_by_its_time_of_change(
         os.utime(path, ns=(0, milliseconds * 1_000_000))
 
     assert expected == asked.find(timestamp)
-
-
-@pytest.mark.parametrize(
-    ("times", "min_physical_offset", "timestamp", "expected"),
-    [
-        ([-1, -1, 30, 40], 1200, 1, 2),
-        ([-1, -1, 30, 40], 1200, 99, 3),
-        ([10, -1, 30], 0, 20, 0),  # it looks at the one that can't be read
-        ([-1, -1, -1], 10**6, 20, 0),  # nothing to look at
-    ],
-)
-def test_what_cannot_be_read_is_too_early_or_ends_the_search(
-    tmp_path: Path, times: list[int], min_physical_offset: int, timestamp: int, expected: int
-) -> None:
-    asked = Asked(tmp_path, times, "4.9")
-
-    assert expected == asked.find(timestamp, LOWER, min_physical_offset)
 
 
 def test_a_file_whose_units_all_expired_gives_the_last_of_the_file_before(tmp_path: Path) -> None:
