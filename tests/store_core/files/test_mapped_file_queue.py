@@ -405,41 +405,33 @@ def on_disk(aged_queue: MappedFileQueue) -> list[int]:
     return sorted(int(path.name) // SIZE for path in aged_queue.paths.paths[0].iterdir())
 
 
-@pytest.mark.parametrize(("hours", "expected"), [(7, [0, 1, 2, 3, 4, 5]), (6, [1, 2, 3, 4, 5]), (4, [3, 4, 5])])
+@pytest.mark.parametrize(
+    ("asked", "young", "at_once", "expected"),
+    [
+        (rule(7), None, False, [0, 1, 2, 3, 4, 5]),
+        (replace(RULE, reserved_ms=6 * HOUR_MS + 1), None, False, [0, 1, 2, 3, 4, 5]),
+        (rule(6), None, False, [1, 2, 3, 4, 5]),
+        (rule(4), None, False, [3, 4, 5]),
+        (rule(0), None, False, [5]),  # the last file stays however old
+        (rule(2), 1, False, [1, 2, 3, 4, 5]),  # a young file protects the old ones behind it
+        (RULE, None, True, [5]),  # at once means whatever the age
+        (rule(0, batch_max=2), None, False, [2, 3, 4, 5]),
+    ],
+)
 def test_files_go_from_the_age_on(
-    aged_queue: MappedFileQueue, clock: FakeClock, hours: int, expected: list[int]
+    aged_queue: MappedFileQueue,
+    clock: FakeClock,
+    asked: ExpiryRule,
+    young: int | None,
+    at_once: bool,
+    expected: list[int],
 ) -> None:
-    deleted = delete_expired_file_by_time(aged_queue, rule(hours), clock)
+    if young is not None:
+        set_age(aged_queue, young, 0, clock)
+    deleted = delete_expired_file_by_time(aged_queue, asked, clock, clean_at_once=at_once)
 
     assert expected == left(aged_queue) == on_disk(aged_queue)
     assert 6 - len(expected) == deleted
-
-
-def test_the_age_counts_to_the_millisecond(aged_queue: MappedFileQueue, clock: FakeClock) -> None:
-    young = replace(RULE, reserved_ms=6 * HOUR_MS + 1)
-
-    assert 0 == delete_expired_file_by_time(aged_queue, young, clock)
-
-
-def test_the_last_file_stays_however_old(aged_queue: MappedFileQueue, clock: FakeClock) -> None:
-    assert 5 == delete_expired_file_by_time(aged_queue, rule(0), clock)
-    assert [5] == left(aged_queue)
-
-
-def test_a_young_file_protects_the_old_ones_behind_it(aged_queue: MappedFileQueue, clock: FakeClock) -> None:
-    set_age(aged_queue, 1, 0, clock)
-    delete_expired_file_by_time(aged_queue, rule(2), clock)
-
-    assert [1, 2, 3, 4, 5] == left(aged_queue)
-
-
-def test_at_once_means_whatever_the_age(aged_queue: MappedFileQueue, clock: FakeClock) -> None:
-    assert 5 == delete_expired_file_by_time(aged_queue, RULE, clock, clean_at_once=True)
-
-
-def test_a_round_deletes_no_more_than_a_batch(aged_queue: MappedFileQueue, clock: FakeClock) -> None:
-    assert 2 == delete_expired_file_by_time(aged_queue, rule(0, batch_max=2), clock)
-    assert [2, 3, 4, 5] == left(aged_queue)
 
 
 def test_there_is_a_pause_between_two_deletions(aged_queue: MappedFileQueue, clock: FakeClock) -> None:
