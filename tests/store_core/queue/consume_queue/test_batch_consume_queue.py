@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.queue_search import BoundaryType
-from store_core.queue.consume_queue_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, BatchCqUnit, batch_units
+from store_core.queue.consume_queue_unit import BATCH_UNIT_DTYPE, BATCH_UNIT_SIZE, batch_units
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
-from store_core.queue.queue_assignment import batch_refusal
 from tests.store_core.queue.consume_queues import QueueMaker, units_in
 
 if TYPE_CHECKING:
@@ -102,16 +101,6 @@ def _first_base(queue: BatchConsumeQueue, queue_offset: int) -> int | None:
     return None if units is None else int(units[0]["msg_base_offset"])
 
 
-def test_a_unit_has_46_bytes_as_rocketmq_lays_them_out(maker: QueueMaker) -> None:
-    queue = _new(maker)
-    _put(queue, [_Unit(1 << 40, 77, -5, 1 << 41, 12, 3)])
-    parts = [(1 << 40).to_bytes(8), (77).to_bytes(4), (-5).to_bytes(8, signed=True), (1 << 41).to_bytes(8)]
-    parts += [(12).to_bytes(8), (3).to_bytes(2), b"\xff" * 4, bytes(4)]
-
-    assert BATCH_UNIT_SIZE == 46
-    assert b"".join(parts) == (maker.directory / f"{0:020d}").read_bytes()[:46]
-
-
 def test_an_empty_queue_begins_at_minus_one_and_ends_at_0(maker: QueueMaker) -> None:
     queue = _new(maker)
 
@@ -129,16 +118,6 @@ def test_a_record_that_starts_no_later_than_the_last_is_there_already(maker: Que
     assert _put(queue, [first, second, second, first]) == [True] * 4
     assert [unit.queue_offset for unit in units_in(queue)] == [0, 2]
     assert queue.max_physical_offset == second.physical_offset
-
-
-@pytest.mark.parametrize(("base", "batch_size"), [(-1, 1), (0, -1), (2**63 - 2, 2), (0, 2**15)])
-def test_numbers_that_can_not_be_are_refused(maker: QueueMaker, base: int, batch_size: int) -> None:
-    queue = _new(maker)
-
-    assert _put(queue, [_Unit(1000, 100, 0, 0, base, batch_size)]) == [False]
-    assert batch_refusal(base, batch_size) is not None
-    assert queue.mapped_file_queue.mapped_files == ()
-    assert maker.errors == 0
 
 
 _UNIT = st.builds(
@@ -229,13 +208,6 @@ def test_what_was_dropped_is_told(maker: QueueMaker) -> None:
     assert "ends at byte 46, where a unit has position 1500 and size -7; 1 later files dropped" in note
 
 
-def test_damage_before_the_last_three_files_is_not_seen(maker: QueueMaker) -> None:
-    _put(_new(maker), _records([1] * 16))
-    _damage(maker, 1, "store_size", 0)
-
-    assert _opened(maker).max_offset_in_queue == 16
-
-
 def test_units_behind_the_end_are_not_revived(maker: QueueMaker) -> None:
     _put(_new(maker), _records([1] * 4))
     _damage(maker, 1, "store_size", 0)
@@ -315,10 +287,6 @@ def test_a_time_finds_the_first_unit_stored_then_or_later(
     assert queue.get_offset_in_queue_by_time(timestamp, BoundaryType.LOWER) == expected.base
 
 
-def test_an_empty_queue_answers_minus_one_to_a_time(maker: QueueMaker) -> None:
-    assert _new(maker).get_offset_in_queue_by_time(5, BoundaryType.UPPER) == -1
-
-
 def test_a_write_is_tried_again_until_the_disk_has_room(maker: QueueMaker) -> None:
     queue = _new(maker)
     maker.disk.fail("write", errno.ENOSPC, times=3)
@@ -357,10 +325,3 @@ def test_destroyed_it_is_as_new(maker: QueueMaker) -> None:
 
     assert (queue.min_offset_in_queue, queue.max_offset_in_queue, queue.max_physical_offset) == (-1, 0, -1)
     assert not maker.directory.exists()
-
-
-def test_the_last_unit_is_given_as_numbers(maker: QueueMaker) -> None:
-    queue = _new(maker)
-    _put(queue, [_Unit(1000, 77, -5, 40, 12, 3)])
-
-    assert queue.last_unit == BatchCqUnit(12, 1000, 77, -5, 40, 3, -1)

@@ -11,7 +11,7 @@ import pytest
 
 from store_core.errors import SegmentLayoutError
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
-from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE, UNIT_DTYPE, CqUnit
+from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from tests.store_core.queue.consume_queues import (
     FILE_SIZE,
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from store_core.format.release import Release
     from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 
-BLANK = (0, 2**31 - 1, 0)
-
 
 @pytest.fixture
 def maker(tmp_path: Path) -> QueueMaker:
@@ -43,10 +41,6 @@ def maker(tmp_path: Path) -> QueueMaker:
 @pytest.fixture
 def queue(maker: QueueMaker) -> ConsumeQueue:
     return maker.new()
-
-
-def indexes(queue: ConsumeQueue) -> list[int]:
-    return [unit.queue_offset for unit in units_in(queue, queue.min_offset_in_queue)]
 
 
 def stored(queue: ConsumeQueue) -> list[tuple[int, int, int]]:
@@ -60,17 +54,6 @@ def request(unit: Unit) -> DispatchRequest:
 # ---- the unit
 
 
-def test_a_unit_is_twenty_bytes() -> None:
-    assert (20, 20) == (CQ_STORE_UNIT_SIZE, UNIT_DTYPE.itemsize)
-
-
-def test_a_unit_is_offset_size_and_tags_code_in_big_endian(queue: ConsumeQueue, maker: QueueMaker) -> None:
-    queue.put_message_position_info(0x0102030405060708, 0x11121314, -2, 0)
-
-    expected = bytes.fromhex("0102030405060708 11121314 fffffffffffffffe")
-    assert expected == maker.file_bytes()[0][:20]
-
-
 def test_a_file_size_that_is_no_multiple_of_the_unit_is_rounded_up(maker: QueueMaker) -> None:
     maker.rules = replace(maker.rules, consume_queue_file_size=FILE_SIZE - 19)
 
@@ -78,24 +61,6 @@ def test_a_file_size_that_is_no_multiple_of_the_unit_is_rounded_up(maker: QueueM
 
 
 # ---- putting
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_units_fill_file_after_file(tmp_path: Path, release: Release) -> None:
-    maker = QueueMaker(tmp_path, release)
-    queue = maker.new()
-    units = records(2 * UNITS + 3)
-
-    assert all(put_all(queue, units))
-    assert [0, FILE_SIZE, 2 * FILE_SIZE] == list(maker.file_bytes())
-    assert [unit[:3] for unit in units] == stored(queue)
-    assert (0, 2 * UNITS + 3) == (queue.min_offset_in_queue, queue.max_offset_in_queue)
-
-
-def test_a_queue_without_units_has_no_bounds(queue: ConsumeQueue) -> None:
-    assert (0, 0, -1) == (queue.min_offset_in_queue, queue.max_offset_in_queue, queue.max_physical_offset)
-    assert queue.get_index_buffer(0) is None
-    assert queue.last_unit is None
 
 
 @pytest.mark.parametrize(
@@ -120,36 +85,6 @@ def test_a_covered_record_is_not_put_again(
     assert 1 + is_put == queue.max_offset_in_queue
 
 
-@pytest.mark.parametrize("first", [13, 10, 1, 29])
-def test_a_queue_begins_at_the_index_of_its_first_unit(queue: ConsumeQueue, maker: QueueMaker, first: int) -> None:
-    put_all(queue, records(3, first))
-
-    assert first // UNITS * FILE_SIZE == min(maker.file_bytes())
-    assert (first, first + 3) == (queue.min_offset_in_queue, queue.max_offset_in_queue)
-    assert list(range(first, first + 3)) == indexes(queue)
-    assert first * CQ_STORE_UNIT_SIZE == queue.mapped_file_queue.flushed_where
-
-
-def test_what_lies_before_the_first_unit_points_nowhere(queue: ConsumeQueue, maker: QueueMaker) -> None:
-    put_all(queue, records(1, 13))
-
-    assert [BLANK] * 3 == [unit[1:] for unit in units_in(maker.opened(), 10)][:3]
-
-
-def test_only_a_queue_without_files_begins_in_the_middle(queue: ConsumeQueue) -> None:
-    put_all(queue, records(UNITS))
-    put_all(queue, records(1, 25))
-
-    assert (0, UNITS + 1) == (queue.min_offset_in_queue, queue.max_offset_in_queue)
-
-
-def test_an_index_before_the_end_is_taken_for_a_repetition(queue: ConsumeQueue) -> None:
-    put_all(queue, records(5))
-
-    assert queue.put_message_position_info(9000, 100, 0, 4)
-    assert 5 == queue.max_offset_in_queue
-
-
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("files", [1, 2])
 def test_a_repetition_leaves_no_empty_file_behind_a_full_one(tmp_path: Path, release: Release, files: int) -> None:
@@ -161,13 +96,6 @@ def test_a_repetition_leaves_no_empty_file_behind_a_full_one(tmp_path: Path, rel
 
         assert files * UNITS == queue.max_offset_in_queue
         assert [number * FILE_SIZE for number in range(files)] == list(maker.file_bytes())
-
-
-def test_index_0_is_never_compared(queue: ConsumeQueue) -> None:
-    put_all(queue, records(5))
-
-    assert queue.put_message_position_info(9000, 100, 0, 0)
-    assert (9000, 100, 0) == stored(queue)[5]
 
 
 def test_a_unit_behind_a_gap_goes_to_the_end_and_is_counted(queue: ConsumeQueue) -> None:
@@ -205,13 +133,6 @@ def test_the_largest_index_fills_one_file_and_then_the_queue_is_full(queue: Cons
     assert [(last - UNITS + 1) * CQ_STORE_UNIT_SIZE] == list(maker.file_bytes())
     assert last + 1 == queue.max_offset_in_queue
     assert not queue.put_message_position_info(9100, 100, 0, 0)
-    assert 1 == len(maker.file_bytes())
-
-
-def test_a_far_index_costs_one_file(queue: ConsumeQueue, maker: QueueMaker) -> None:
-    put_all(queue, [Unit(1000, 100, 0, 2**58 + 7)])
-
-    assert {FILE_SIZE} == {len(data) for data in maker.file_bytes().values()}
     assert 1 == len(maker.file_bytes())
 
 
@@ -343,23 +264,6 @@ def test_the_extension_is_opened_cut_flushed_and_closed_with_its_queue(maker: Qu
 # ---- reading
 
 
-@pytest.mark.parametrize(("index", "count"), [(0, 10), (9, 1), (10, 10), (19, 1), (20, 3), (22, 1), (23, None)])
-def test_an_index_buffer_ends_with_its_file(queue: ConsumeQueue, index: int, count: int | None) -> None:
-    put_all(queue, records(23))
-    units = queue.get_index_buffer(index)
-
-    assert count == (None if units is None else len(units))
-    if units is not None:
-        assert 1000 + 100 * index == units[0]["physical_offset"]
-
-
-@pytest.mark.parametrize("index", [12, -1, -(2**62), 2**62])
-def test_there_is_no_index_buffer_below_the_minimum_or_far_away(queue: ConsumeQueue, index: int) -> None:
-    put_all(queue, records(3, 13))
-
-    assert queue.get_index_buffer(index) is None
-
-
 def test_an_index_buffer_copies_nothing_and_outlives_its_file(queue: ConsumeQueue) -> None:
     put_all(queue, records(2))
     units = queue.get_index_buffer(0)
@@ -391,26 +295,6 @@ def test_units_put_during_an_iteration_are_left_for_the_next(queue: ConsumeQueue
     assert [0, 1] == [first.queue_offset, *(unit.queue_offset for unit in iteration)]
 
 
-def test_the_last_unit_is_the_newest(queue: ConsumeQueue) -> None:
-    put_all(queue, records(UNITS))
-
-    assert CqUnit(9, 1900, 100, 63) == queue.last_unit
-
-
-# ---- life
-
-
-def test_a_queue_is_loaded_as_it_was_left(maker: QueueMaker) -> None:
-    queue = maker.new()
-    put_all(queue, records(13))
-    queue.flush(0)
-    queue.flush(0)
-    queue.mapped_file_queue.committed_where = queue.mapped_file_queue.flushed_where
-    queue.close()
-
-    assert state_of(queue) == state_of(maker.opened())
-
-
 def test_a_destroyed_queue_starts_again(queue: ConsumeQueue, maker: QueueMaker) -> None:
     put_all(queue, records(3, 13))
     queue.destroy()
@@ -418,13 +302,10 @@ def test_a_destroyed_queue_starts_again(queue: ConsumeQueue, maker: QueueMaker) 
     assert not maker.directory.exists()
     assert state_of(maker.new()) | {"flushed_where": 0} == state_of(queue)
     assert all(put_all(queue, records(2)))
-    assert [0, 1] == indexes(queue)
+    assert [0, 1] == [unit.queue_offset for unit in units_in(queue)]
 
 
-def test_flushing_says_whether_nothing_changed(queue: ConsumeQueue) -> None:
-    put_all(queue, records(2))
-
-    assert [False, True] == [queue.flush(0), queue.flush(0)]
+# ---- life
 
 
 @pytest.mark.parametrize(("release", "loads"), [("4.3", True), ("4.9", False), ("5.3", False)])

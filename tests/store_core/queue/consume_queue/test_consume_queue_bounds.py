@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -17,7 +16,7 @@ from store_core.files.overlay_file_system import OverlayFile, OverlayFileSystem
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
 from store_core.queue.consume_queue.consume_queue import ConsumeQueue, PutUnits, QueueServices
 from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes
-from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE, FileUnits, batch_units, pre_blank
+from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE, FileUnits, batch_units
 from store_core.queue.queue_path import QueueRules
 from store_core.store.get_message import queue_units
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
@@ -111,24 +110,6 @@ def end_of(units: list[Triple], file_count: int, release: Release) -> tuple[int,
     return end, start if release == "4.3" else (start + size + 2**63) % 2**64 - 2**63
 
 
-@pytest.mark.parametrize("end", [0, 1023, 1024, 1025, 3071, 3072, 9_999, 10_000])
-def test_a_long_file_ends_where_it_ends(tmp_path: Path, end: int) -> None:
-    maker = QueueMaker(tmp_path)
-    maker.rules = replace(maker.rules, consume_queue_file_size=10_000 * CQ_STORE_UNIT_SIZE)
-    units = pre_blank(10_000)
-    units["store_size"][end : end + 1] = 0
-    (tmp_path / f"{0:020d}").write_bytes(units.tobytes())
-
-    assert end == maker.opened().max_offset_in_queue
-
-
-def test_damage_before_the_last_three_files_is_not_seen(maker: QueueMaker) -> None:
-    units = triples(4 * UNITS)
-    units[3] = ZERO
-
-    assert 4 * UNITS == opened(maker, units).max_offset_in_queue
-
-
 def test_recovery_tells_what_it_drops(maker: QueueMaker) -> None:
     units = triples(3 * UNITS)
     units[12] = (-5, 7, 0)
@@ -141,18 +122,6 @@ def test_recovery_tells_what_it_drops(maker: QueueMaker) -> None:
     assert "position -5 and size 7" in note
     assert "1 later files" in note
     assert [0, FILE_SIZE] == list(maker.file_bytes())
-
-
-def test_a_sound_end_is_no_news(maker: QueueMaker) -> None:
-    write_files(maker.directory, triples(13))
-    queue = maker.new()
-    queue.load()
-
-    assert () == queue.recover()
-
-
-def test_a_queue_without_files_recovers_to_nothing(maker: QueueMaker) -> None:
-    assert state_of(maker.new()) == state_of(maker.opened())
 
 
 def test_units_dropped_by_recovery_are_erased(maker: QueueMaker) -> None:
@@ -215,22 +184,6 @@ def test_a_queue_without_files_keeps_where_the_log_ends(tmp_path: Path, release:
     assert covered == queue.max_physical_offset
 
 
-def test_a_file_of_zeros_keeps_one_bogus_unit(maker: QueueMaker) -> None:
-    queue = opened(maker, [*triples(UNITS), ZERO])
-    assert UNITS == queue.max_offset_in_queue
-
-    queue.truncate_dirty_logic_files(10**6)
-    assert (UNITS + 1, 0) == (queue.max_offset_in_queue, queue.max_physical_offset)
-
-
-def test_the_rest_of_a_queue_is_put_again_where_it_was(maker: QueueMaker) -> None:
-    queue = opened(maker, triples(25))
-    queue.truncate_dirty_logic_files(2350)
-    put_all(queue, records(25))
-
-    assert triples(25) == [unit[1:] for unit in units_in(queue)]
-
-
 def test_dropped_units_do_not_come_back(maker: QueueMaker) -> None:
     """With RocketMQ 5.3.3 the units 4 to 8 come back, and point into records of other queues."""
     queue = opened(maker, triples(9))
@@ -266,14 +219,6 @@ def test_the_minimum_is_the_first_unit_that_points_into_the_log(
         else:
             expected = 0  # none in the first file does: until that is deleted, nothing changes
         assert expected == queue.min_offset_in_queue
-
-
-def test_a_deleted_first_file_lets_the_minimum_move(maker: QueueMaker) -> None:
-    queue = queue_from(maker, triples(35))
-
-    assert 2 == queue.delete_expired_file(1000 + 100 * 24)
-    assert 24 == queue.min_offset_in_queue
-    assert [2 * FILE_SIZE, 3 * FILE_SIZE] == list(maker.file_bytes())
 
 
 @pytest.mark.parametrize(
