@@ -19,11 +19,9 @@ from pyspark_commitlog.answers import SparkEngine, export, prove
 from pyspark_commitlog.command import main
 from store_core import RebuildOptions, read_messages
 from store_core import answers as core
-from store_core.answers import Salvage
 from store_core.answers import rebuild as core_rebuild
 from store_core.command.console import Console
 from store_core.errors import InvalidOptionError, UnsupportedStoreError
-from store_core.snapshot.store import Store
 from store_core.store.parts import InProcess
 from store_core.store.rebuild import segment_scan
 from store_core.store.rebuild.job import rebuild_by
@@ -293,22 +291,6 @@ def test_spark_rebuilds_and_compares_as_this_process_does_and_rocketmq_did(
     assert rebuild_by(here, store.root, tmp_path / "none", rules, compared=bounds) == rebuild_by(
         there, store.root, tmp_path / "none", rules, compared=bounds
     )
-
-
-@pytest.mark.spark
-def test_spark_salvages_a_log_as_this_process_does(spark: SparkSession, tmp_path: Path) -> None:
-    log = LogBuilder()
-    log.append_all(*(b"body %d" % number for number in range(60)))
-    for record in log.records[5::20]:
-        log.flip(record.physical_offset + BODY_AT, 3)
-    store = log.write(tmp_path / "store")
-    here = Salvage(tmp_path / "new").on(InProcess(), Store(store))
-    made = every_file((tmp_path / "new").rename(tmp_path / "here"))
-    there = Salvage(tmp_path / "new").on(SparkEngine(spark), Store(store))
-
-    assert 57 == here.found.records
-    assert here.to_json() == there.to_json()
-    assert [*made.values()] == [*every_file(tmp_path / "new").values()]
 
 
 # ---- replays

@@ -49,6 +49,7 @@ def test_the_result_depends_neither_on_cuts_nor_on_order_nor_on_repetition(
     chosen = random.Random(seed)  # noqa: S311 -- for variety
     monkeypatch.setattr(segment_scan, "_SMALLEST_PART", 300)
     monkeypatch.setattr(job, "_BUCKETS_A_SLOT", chosen.randint(1, 5))
+    monkeypatch.setattr(job, "_CHUNK", seed % 3 * job._CHUNK or 1)  # queues are written piece by piece, or at once
     runner = LocalRunner(chosen, attempts=2, is_one_machine=seed % 2 == 0, slots=chosen.randint(1, 40))
     report = rebuild_by(runner, store, tmp_path / "found", RULES)
 
@@ -68,28 +69,19 @@ class CountingRunner(LocalRunner):
         return super().run(job)
 
 
-@pytest.mark.parametrize(("records", "files"), [(80, 14), (5, 1)])
+@pytest.mark.parametrize(("records", "entries", "files"), [(80, 25, 14), (80, 100_000, 1), (5, 25, 1)])
 @pytest.mark.parametrize(("slots", "is_one_machine"), [(1, True), (2, True), (2, False)])
 def test_each_file_of_an_index_has_a_task_of_its_own_if_there_are_slots(
-    records: int, files: int, slots: int, is_one_machine: bool, tmp_path: Path
+    records: int, entries: int, files: int, slots: int, is_one_machine: bool, tmp_path: Path
 ) -> None:
     store = log_of(records).write(tmp_path / "store")
     runner = CountingRunner(slots=slots, is_one_machine=is_one_machine)
-    report = rebuild_by(runner, store, tmp_path / "found", RULES)
+    rules = replace(RULES, queue_rules=replace(SIZES, max_index_num=entries))
+    report = rebuild_by(runner, store, tmp_path / "found", rules)
 
     assert report.index is not None
     assert files == report.index.files == len(index_files(tmp_path / "found"))
     assert runner.parts == (files if slots > 1 and files > 1 else 0)
-
-
-def test_on_a_cluster_the_index_of_a_small_log_goes_through_the_shuffle(tmp_path: Path) -> None:
-    store = log_of(80).write(tmp_path / "store")
-    rules = replace(RULES, queue_rules=replace(SIZES, max_index_num=100_000))
-    runner = CountingRunner(slots=2)
-    report = rebuild_by(runner, store, tmp_path / "found", rules)
-
-    assert report.index is not None
-    assert (1, 0) == (report.index.files, runner.parts)
 
 
 def test_segments_are_read_whole_where_their_parts_do_not_fit_together(
@@ -301,22 +293,6 @@ def test_thousands_of_tiny_queues_do_not_need_thousands_of_open_files(tmp_path: 
 
     assert 320 == len(report.queues) == len(queue_files(tmp_path / "found"))
     assert 320 == len(differing(compared))  # the store itself has none
-
-
-def test_queues_are_the_same_whether_they_are_written_at_once_or_piece_by_piece(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    log = LogBuilder(segment_size=1 << 16)
-    for number in range(600):
-        put(log, number // 7, topic=f"topic{number % 7}")
-    store = log.write(tmp_path / "store")
-    at_once = rebuild_here(store, tmp_path / "at once", RULES)
-    monkeypatch.setattr("store_core.store.rebuild.job._CHUNK", 1)
-    by_pieces = rebuild_here(store, tmp_path / "by pieces", RULES)
-
-    assert at_once.queues == by_pieces.queues
-    assert queue_files(tmp_path / "at once") == queue_files(tmp_path / "by pieces")
-    assert len(at_once.queues) == 7
 
 
 # ---- golden stores
