@@ -55,6 +55,13 @@ def test_a_sound_store_is_looked_up(store: Path, options: dict[str, Any]) -> Non
     assert all(part.picks is not None for part in plan.ranges[:-1])  # the log is scanned behind the last unit
 
 
+def test_a_look_up_reads_only_its_records(store: Path) -> None:
+    plan = same_as_scan(store, topic="t0", queue_id=0)
+    scan = explain(store, topic="t0", queue_id=0, use_consume_queues="never")
+
+    assert plan.explanation.bytes < scan.bytes / 3
+
+
 @pytest.mark.parametrize("mode", ["DROPMALFORMED", "PERMISSIVE"])
 def test_modes_that_look_for_damage_scan(store: Path, mode: str) -> None:
     assert same_as_scan(store, topic="t0", mode=mode).explanation.plan == "scan"
