@@ -80,16 +80,6 @@ def test_gives_all_messages_in_order_and_stops_at_the_end(queue: Queue) -> None:
     assert given == bodies(queue.follow(max_msg_nums=1))
 
 
-def test_a_queue_that_is_not_there_has_no_messages(queue: Queue) -> None:
-    assert [] == bodies(queue.follow())
-
-
-def test_begins_where_it_is_told_to(queue: Queue) -> None:
-    queue.put(b"0", b"1", b"2")
-
-    assert [b"2"] == bodies(queue.follow(begin=2))
-
-
 def test_a_message_is_committed_when_the_next_one_is_asked_for(queue: Queue) -> None:
     queue.put(b"0", b"1")
     kept = [queue.committed() for _ in queue.follow(offsets=queue.offsets)]
@@ -111,33 +101,6 @@ def test_goes_on_with_the_message_whose_handling_failed(queue: Queue) -> None:
     assert [b"1", b"2"] == bodies(queue.follow(offsets=queue.offsets))
 
 
-def test_offsets_survive_a_restart(queue: Queue, tmp_path: Path) -> None:
-    queue.put(b"0", b"1")
-    next(messages := queue.follow(offsets=queue.offsets))
-    next(messages)
-    queue.offsets.persist()
-    again = ConsumerOffsetManager(tmp_path, OsFileSystem(), FakeClock())
-    again.load()
-
-    assert [b"1"] == bodies(queue.follow(offsets=again))
-
-
-def test_groups_do_not_disturb_each_other(queue: Queue) -> None:
-    queue.put(b"0", b"1")
-    bodies(queue.follow(offsets=queue.offsets))
-
-    assert [b"0", b"1"] == bodies(follow(queue.store, "audit", "orders", 0, offsets=queue.offsets))
-
-
-def test_a_reset_is_obeyed_once(queue: Queue) -> None:
-    queue.put(b"0", b"1", b"2")
-    bodies(queue.follow(offsets=queue.offsets))
-    queue.offsets.assign_reset_offset("orders", "billing", 0, 1)
-
-    assert [b"1", b"2"] == bodies(queue.follow(offsets=queue.offsets))
-    assert [] == bodies(queue.follow(offsets=queue.offsets))
-
-
 def test_a_selector_leaves_messages_out_and_the_offset_goes_on(queue: Queue) -> None:
     for number in range(6):
         queue.put(b"%d" % number, tags="AB"[number % 2])
@@ -145,20 +108,6 @@ def test_a_selector_leaves_messages_out_and_the_offset_goes_on(queue: Queue) -> 
 
     assert ([b"0", b"2", b"4"], 6) == (given, queue.committed())
     assert [b"1", b"3", b"5"] == bodies(queue.follow(selector=MessageSelector.by_sql("TAGS = 'B'")))
-
-
-def test_tags_with_the_same_hash_are_told_apart(queue: Queue) -> None:
-    queue.put(b"wanted", tags="Aa")
-    queue.put(b"other", tags="BB")
-
-    assert [b"wanted"] == bodies(queue.follow(selector=MessageSelector.by_tag("Aa")))
-
-
-@pytest.mark.parametrize("begin", [-7, 99])
-def test_an_offset_outside_the_queue_is_moved(queue: Queue, begin: int) -> None:
-    queue.put(b"0", b"1")
-
-    assert ([b"0", b"1"] if begin < 0 else []) == bodies(queue.follow(begin=begin))
 
 
 def test_waits_for_messages_until_it_is_stopped(queue: Queue) -> None:
@@ -174,13 +123,6 @@ def test_waits_for_messages_until_it_is_stopped(queue: Queue) -> None:
 
     assert [b"early", b"late"] == bodies(queue.follow(waiting=waiting))
     assert 2.0 == clock.monotonic()
-
-
-def test_a_store_that_shuts_down_ends_the_loop() -> None:
-    store = FakeStore()
-    store.result = None
-
-    assert [] == bodies(follow(store, "g", "orders", 0, waiting=Waiting(clock=FakeClock())))
 
 
 @pytest.mark.parametrize("status", [status for status in GetMessageStatus if status is not GetMessageStatus.FOUND])

@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 
 from store_core import BrokerConfig, CorruptRecordError, InvalidOptionError
 from store_core.broker.consumer_offset import ConsumerOffsetManager, FlushConsumerOffsetService
-from store_core.broker.pull_checks import PullSysFlag
 from store_core.files.file_system import OsFileSystem
 from store_core.files.machine import SystemClock
 from store_core.snapshot.config import DataVersion
-from tests.store_core.broker.pull_broker import CARRIED, FakeStore, PullBroker, a_pull
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:
@@ -48,22 +46,6 @@ def loaded(root: Path, text: str, release: Release = "5.3") -> ConsumerOffsetMan
 
 
 # ---- committing
-
-
-def test_what_was_committed_is_answered(offsets: ConsumerOffsetManager) -> None:
-    commit(offsets, 5)
-    commit(offsets, 7, queue_id=1)
-
-    assert (5, 7) == tuple(offsets.query_offset("billing", "orders", queue_id) for queue_id in (0, 1))
-    assert {0: 5, 1: 7} == offsets.query_offsets("billing", "orders")
-
-
-def test_what_was_never_committed_is_minus_one(offsets: ConsumerOffsetManager) -> None:
-    commit(offsets, 5)
-
-    assert -1 == offsets.query_offset("billing", "orders", 1)
-    assert -1 == offsets.query_offset("other", "orders", 0)
-    assert offsets.query_offsets("other", "orders") is None
 
 
 def test_an_offset_may_go_back_with_a_warning(offsets: ConsumerOffsetManager, caplog: pytest.LogCaptureFixture) -> None:
@@ -100,26 +82,6 @@ def test_the_data_version_moves_on_after_so_many_commits(tmp_path: Path) -> None
 
 
 # ---- pulls and resets
-
-
-def test_a_pull_offset_goes_before_the_committed_one_until_it_is_cleared(offsets: ConsumerOffsetManager) -> None:
-    commit(offsets, 5)
-    before = offsets.query_pull_offset("billing", "orders", 0)
-    offsets.commit_pull_offset("billing", "orders", 0, 9)
-    pulled = offsets.query_pull_offset("billing", "orders", 0), offsets.query_offset("billing", "orders", 0)
-    offsets.clear_pull_offset("billing", "orders")
-
-    assert (5, (9, 5), 5) == (before, pulled, offsets.query_pull_offset("billing", "orders", 0))
-
-
-def test_a_reset_goes_before_what_is_committed_until_it_is_taken(offsets: ConsumerOffsetManager) -> None:
-    offsets.assign_reset_offset("orders", "billing", 0, 2)
-    commit(offsets, 9)
-    waiting = offsets.has_offset_reset("orders", "billing", 0), offsets.query_offset("billing", "orders", 0)
-    taken = offsets.query_then_erase_reset_offset("orders", "billing", 0)
-
-    assert ((True, 2), 2, 9) == (waiting, taken, offsets.query_offset("billing", "orders", 0))
-    assert offsets.query_then_erase_reset_offset("orders", "billing", 0) is None
 
 
 def test_resets_are_passed_over_where_the_broker_has_them_off(tmp_path: Path) -> None:
@@ -175,33 +137,6 @@ def test_groups_and_topics_can_be_forgotten(offsets: ConsumerOffsetManager) -> N
 
 
 # ---- the file
-
-
-def test_the_file_is_what_fastjson_writes(offsets: ConsumerOffsetManager) -> None:
-    for queue_id in (2, 1, 0):
-        commit(offsets, 10 + queue_id, queue_id)
-    offsets.persist()
-
-    assert (
-        '{\n\t"dataVersion":{\n\t\t"counter":0,\n\t\t"stateVersion":0,\n\t\t"timestamp":1700000000000\n\t},\n'
-        '\t"groupTopicMap":{\n\t\t"billing":[\n\t\t\t"orders"\n\t\t]\n\t},\n'
-        '\t"offsetTable":{\n\t\t"orders@billing":{\n\t\t\t0:10,\n\t\t\t1:11,\n\t\t\t2:12\n\t\t}\n\t},\n\t"pullOffsetTable":{}\n}'
-    ) == offsets.path.read_text()
-
-
-def test_release_4_writes_the_offsets_alone(tmp_path: Path) -> None:
-    offsets = ConsumerOffsetManager(tmp_path, FaultyFileSystem(), FakeClock(), "4.9")
-    commit(offsets, 5)
-    offsets.persist()
-
-    assert '{\n\t"offsetTable":{\n\t\t"orders@billing":{0:5\n\t\t}\n\t}\n}' == offsets.path.read_text()
-    assert 0 == offsets.data_version.counter
-
-
-def test_quoted_queue_ids_are_taken(tmp_path: Path) -> None:
-    offsets = loaded(tmp_path, '{"offsetTable":{"orders@billing":{"0":5,"1":"6"}}}')
-
-    assert {0: 5, 1: 6} == offsets.query_offsets("billing", "orders")
 
 
 def test_loading_replaces_what_is_there_and_keeps_what_a_file_lacks(tmp_path: Path) -> None:
@@ -277,14 +212,6 @@ def test_offsets_are_written_after_ten_seconds_and_then_at_each_interval(kept: O
     assert [(10.0, 5), (13.0, 6), (16.0, 7)] == found
 
 
-def test_wake_up_between_the_intervals_writes_nothing(kept: Offsets) -> None:
-    kept.manager.load()
-    kept.commit(5)
-    kept.service.wakeup()
-
-    assert (0.0, -1) == (kept.step(), kept.written())
-
-
 def test_shutdown_writes_what_was_committed_last(kept: Offsets) -> None:
     kept.manager.load()
     kept.commit(5)
@@ -344,14 +271,3 @@ def test_interval_must_be_positive(tmp_path: Path, interval: int) -> None:
     broker = BrokerConfig(flush_consumer_offset_interval=interval)
     with pytest.raises(InvalidOptionError, match=f"must be positive .*, found {interval}"):
         FlushConsumerOffsetService(ConsumerOffsetManager(tmp_path), broker, FakeClock())
-
-
-def test_what_a_pull_commits_is_in_the_file_after_the_interval(tmp_path: Path) -> None:
-    broker = PullBroker(FakeStore(), tmp_path)
-    broker.offsets.load()
-    service = FlushConsumerOffsetService(broker.offsets, broker.config, broker.clock)
-    broker.processor.process_request(a_pull(sys_flag=CARRIED | PullSysFlag.COMMIT_OFFSET, commit_offset=7))
-    service.pause()
-    service.step()
-
-    assert '"orders@billing":{0:7}' in "".join((tmp_path / "config" / "consumerOffset.json").read_text().split())

@@ -136,29 +136,6 @@ def test_what_was_persisted_is_loaded(
     assert kept.data_version == again.data_version
 
 
-@pytest.mark.parametrize(("kind", "change", "_"), PERSISTED[:2])
-def test_release_4_has_no_members_of_5(kind: type, change: Callable[[Any], object], _: object, tmp_path: Path) -> None:
-    kept = manager(kind, tmp_path, "4.9")
-    change(kept)
-
-    assert not {"attributes", "forbiddenTable", "groupRetryPolicy", "stateVersion"} & set(kept.text().split('"'))
-
-
-@pytest.mark.parametrize(
-    ("release", "text"),
-    [
-        ("4.9", '{\n\t"offsetTable":{1:10,3:30,18:180\n\t}\n}'),
-        ("5.5", '\t"offsetTable":{\n\t\t1:10,\n\t\t3:30,\n\t\t18:180\n\t}\n}'),
-    ],
-)
-def test_delays_are_written_in_the_order_of_their_levels(release: Release, text: str, tmp_path: Path) -> None:
-    kept = manager(DELAYS, tmp_path, release)
-    PERSISTED[2][1](kept)
-    kept.persist()
-
-    assert kept.path.read_text().endswith(text)
-
-
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_file_without_a_version_keeps_the_current_one(kind: type, tmp_path: Path) -> None:
     kept = manager(kind, tmp_path)
@@ -212,22 +189,6 @@ def test_a_hostile_file_is_refused_by_member_and_changes_nothing(
 
 
 # ---- topics
-
-
-def test_a_topic_has_rocketmq_s_defaults(topics: TopicConfigManager) -> None:
-    load(topics, '{"topicConfigTable":{"orders":{}}}')
-
-    assert TopicConfig(topic_name="orders") == topics.select_topic_config("orders")
-    assert TopicConfig(
-        topic_name="orders", read_queue_nums=16, write_queue_nums=16, perm=6, topic_filter_type="SINGLE_TAG"
-    ) == topics.select_topic_config("orders")
-
-
-@pytest.mark.parametrize(("perm", "readable", "writeable"), [(6, True, True), (4, True, False), (2, False, True)])
-def test_permissions_are_bits(perm: int, readable: bool, writeable: bool) -> None:
-    topic = TopicConfig(topic_name="orders", perm=perm)
-
-    assert (readable, writeable) == (topic.is_readable, topic.is_writeable)
 
 
 def test_batch_topics_are_told_by_their_attribute(topics: TopicConfigManager) -> None:
@@ -289,21 +250,7 @@ def test_a_group_may_be_forbidden_to_read_a_topic(groups: SubscriptionGroupManag
     assert '"forbiddenTable":{\n\t\t"billing":{\n\t\t\t' in write_config(groups.encode())
 
 
-def test_members_that_are_passed_on_are_written_again(groups: SubscriptionGroupManager) -> None:
-    load(groups, '{"subscriptionGroupTable":{"billing":{"groupRetryPolicy":{"type":"EXPONENTIAL"},"zone":[1]}}}')
-    text = write_config(groups.encode())
-
-    assert '"type":"EXPONENTIAL"' in text
-    assert '"zone":[' in text
-
-
 # ---- offsets of delayed messages by level
-
-
-def test_a_level_that_was_never_delivered_starts_at_0(delays: DelayOffsetTable) -> None:
-    delays.update_offset(3, 30)
-
-    assert (30, 0) == (delays.offset_of(3), delays.offset_of(4))
 
 
 def test_the_data_version_moves_on_after_so_many_updates(tmp_path: Path) -> None:
