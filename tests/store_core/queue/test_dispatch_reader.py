@@ -19,27 +19,23 @@ from store_core import MessageStoreConfig
 from store_core.errors import CorruptRecordError
 from store_core.format.columnar import chain, property_columns, spans
 from store_core.format.columnar.encode_batch import EncodedBatch, complete_batch, encode_batch
-from store_core.format.java import hash_code, positive_hash
 from store_core.format.record.encode import EncodeRules
 from store_core.format.release import RELEASES as ALL_RELEASES
 from store_core.format.release import Release
 from store_core.format.segment_view import Piece, SegmentView
 from store_core.queue.dispatch import dispatch_reader
-from store_core.queue.dispatch.dispatch_batch import IndexHashes, RequestBatch
+from store_core.queue.dispatch.dispatch_batch import IndexHashes
 from store_core.queue.dispatch.dispatch_reader import DispatchReader, WindowReader
 from store_core.queue.dispatch.rocketmq_check import REPUT, Strictness
 from store_core.queue.dispatch.stored_batch import DerivedColumns, derive_columns
 from store_core.queue.queue_path import QueueRules
-from tests.builders import MAGIC_AT, MAGIC_BLANK, Record, blank_record, pack_properties
+from tests.builders import MAGIC_AT, MAGIC_BLANK, Record, blank_record
 from tests.segment import windowed
 from tests.store_core.format.columnar.test_encode_batch import BORN, TIME, batches
 from tests.store_core.queue.dispatch_logs import (
-    DELAYS,
     RELEASES,
     assert_reads_as_loop,
-    assert_same_columns,
     dispatch_logs,
-    read_one_by_one,
     readings,
 )
 from tests.strategies import Log, layouts, mutated
@@ -107,38 +103,12 @@ def many(count: int, **fields: object) -> list[Record]:
     return [Record(b"%d" % number, queue_offset=number, **fields) for number in range(count)]  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("release", RELEASES)
-def test_delayed_records_among_many_get_the_time_they_are_due(release: Release) -> None:
-    delayed = [
-        Record(topic="SCHEDULE_TOPIC_XXXX", store_timestamp=number, properties={"DELAY": str(number % 5), "TAGS": "a"})
-        for number in range(50)
-    ]
-    log = log_of(*many(20), *delayed, *many(20))
-    (batch,) = DispatchReader(
-        Piece(np.frombuffer(log.data, np.uint8), 0), 0, QueueRules(release=release, delay_levels=DELAYS), REPUT
-    )
-    due = [number + DELAYS[min(number % 5, 3) - 1] if number % 5 else ord("a") for number in range(50)]
-
-    assert due == batch.tags_code[20:70].tolist()
-
-
 def test_a_checksum_that_is_wrong_ends_the_log_only_where_it_is_checked() -> None:
     log = log_of(*many(30), Record(b"body", crc=1), *many(30))
     raw = np.frombuffer(log.data, np.uint8)
 
     assert 30 == sum(map(len, DispatchReader(Piece(raw, 0), 0, QueueRules(), RECOVERY)))
     assert 61 == sum(map(len, DispatchReader(Piece(raw, 0), 0, QueueRules(), REPUT)))
-
-
-def test_ipv6_records_are_misread_by_4_3_alone() -> None:
-    log = log_of(*many(3), Record(b"x", born_host=("::1", 1)), *many(3))
-    raw = np.frombuffer(log.data, np.uint8)
-    ends = {}
-    for release in RELEASES:
-        reader = DispatchReader(Piece(raw, 0), 0, QueueRules(release=release), REPUT)
-        ends[release] = (sum(map(len, reader)), reader.end.is_success)
-
-    assert {release: (3 if release == "4.3" else 7, False) for release in RELEASES} == ends
 
 
 def test_a_reader_stopped_between_batches_stands_behind_the_last_one() -> None:
@@ -197,14 +167,6 @@ def test_strings_full_of_separators_take_bounded_memory() -> None:
     assert peak < 10 * MOST_MEMORY
 
 
-def test_batches_of_one_file_number_their_own_queues_only() -> None:
-    log = log_of(*(Record(topic=f"t{number // 2}") for number in range(8)))
-    batches = list(DispatchReader(Piece(np.frombuffer(log.data, np.uint8), 0), 0, QueueRules(), REPUT, batch_rows=2))
-
-    assert [((f"t{number}", 0),) for number in range(4)] == [batch.queues for batch in batches]
-    assert [[0, 0]] * 4 == [batch.queue_codes.tolist() for batch in batches]
-
-
 def test_a_record_that_changed_since_is_an_error_and_not_another_request() -> None:
     data = bytearray(log_of(*many(3)).data)
     (batch,) = DispatchReader(Piece(np.frombuffer(data, np.uint8), 4096), 0, QueueRules(), REPUT)
@@ -212,33 +174,6 @@ def test_a_record_that_changed_since_is_an_error_and_not_another_request() -> No
 
     with pytest.raises(CorruptRecordError, match="changed while it was read at offset 4096"):
         batch.request(0)
-
-
-@pytest.mark.parametrize("tags", [None, "t"])
-def test_rolled_back_records_are_not_indexed_and_unique_keys_come_first_and_tags_last(tags: str | None) -> None:
-    keys = {"KEYS": "a  b", "UNIQ_KEY": "u"} | ({} if tags is None else {"TAGS": tags})
-    log = log_of(*(Record(topic="T", sys_flag=flag, properties=pack_properties(keys)) for flag in (0, 12, 4, 8)))
-    requests, starts, _, _ = read_one_by_one(log.data, 0, QueueRules(), REPUT)
-    (batch,) = DispatchReader(Piece(np.frombuffer(log.data, np.uint8), 0), 0, QueueRules(), REPUT)
-
-    hashes = batch.index_hashes(with_tags=True)
-    indexed = ["T#u", "T#a", "T#b"] + ([] if tags is None else ["T#T#t"])
-    assert [row for row in (0, 2, 3) for _ in indexed] == hashes.rows.tolist()
-    assert [positive_hash(hash_code(key)) for key in indexed] * 3 == hashes.hashes.tolist()
-    assert [0, 0, 0, 2, 2, 2, 3, 3, 3] == batch.index_hashes(with_tags=False).rows.tolist()
-    assert_same_columns(RequestBatch(requests, starts), batch)
-
-
-@pytest.mark.parametrize("first", ["index_hashes", "queues", "tags_code", "tagged_rows", "batch_size"])
-def test_any_column_can_be_the_first_to_be_asked_for(first: str) -> None:
-    log = log_of(*many(9, topic="T", properties={"KEYS": "a b", "TAGS": "t", "UNIQ_KEY": "u"}))
-    requests, starts, _, _ = read_one_by_one(log.data, 0, QueueRules(), REPUT)
-    (batch,) = DispatchReader(Piece(np.frombuffer(log.data, np.uint8), 0), 0, QueueRules(), REPUT)
-    column = getattr(batch, first)
-    if callable(column):
-        column(with_tags=True)
-
-    assert_same_columns(RequestBatch(requests, starts), batch)
 
 
 @given(mutated(dispatch_logs()) | dispatch_logs() | layouts(), readings(), st.data())
