@@ -171,7 +171,6 @@ def test_store_times_that_python_has_no_datetime_for_are_counted(tmp_path: Path)
     assert "orders" in report.to_html()
 
 
-ROWS = pa.schema([("topic", pa.string()), ("queue", pa.int32()), ("bytes", pa.int64()), ("time", pa.int64())])
 TOTALS = {"bytes": SUM, "messages": COUNT, "first": MIN, "last": MAX}
 rows = st.lists(
     st.tuples(st.sampled_from(["a", "b", "", None, "x" * 300]), st.integers(0, 2), st.integers(0, 9), st.integers(0, 9))

@@ -24,7 +24,6 @@ from store_core import (
     Message,
     MessageStoreConfig,
     RebuildOptions,
-    SegmentLayoutError,
     StoreAccessError,
     StoreError,
     UnsupportedStoreError,
@@ -34,7 +33,7 @@ from store_core import (
 )
 from store_core.answers import check, plan_repair
 from store_core.files.access import explained_access
-from store_core.files.file_system import OpenFile, OsFileSystem
+from store_core.files.file_system import OsFileSystem
 from store_core.files.segment_listing import refuse_other_file
 from store_core.format.layout import CONSUME_QUEUE_UNIT, unit_dtype
 from store_core.queue.consume_queue import consume_queue
@@ -243,19 +242,6 @@ def test_a_directory_in_the_place_of_the_lock_is_named(root: Path) -> None:
         DefaultMessageStore.open(root)
 
 
-@pytest.mark.parametrize("read_only", [True, False])
-def test_a_segment_that_may_not_be_opened_is_named_when_the_store_is_opened(root: Path, read_only: bool) -> None:
-    class Closed(OsFileSystem):
-        def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
-            if path.parent.name == "commitlog":
-                raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
-            return super().open(path, create=create, writable=writable)
-
-    with pytest.raises(StoreAccessError, match=f"{root}/commitlog/0.*: user .* has no permission"):
-        DefaultMessageStore.open(root, read_only=read_only, file_system=Closed())
-    assert "has no permission" in DefaultMessageStore.dry_run(root, file_system=Closed()).refusal
-
-
 @pytest.mark.timeout(60)
 def test_a_named_pipe_in_the_place_of_the_topics_is_not_waited_for(root: Path) -> None:
     (root / "config").mkdir(exist_ok=True)
@@ -270,7 +256,6 @@ def test_a_named_pipe_in_the_place_of_the_topics_is_not_waited_for(root: Path) -
 
 
 Golden = Callable[[str], UnpackedStore]
-REFUSED = (SegmentLayoutError, UnsupportedStoreError)
 
 KINDS = {
     "consumequeue": "is a consume queue of topic ",
@@ -353,13 +338,6 @@ def test_a_file_that_was_moved_is_told_by_its_content(name: str, golden: Golden,
             place = Path(shutil.copy(path, tmp_path / path.name))
 
             assert told[kind] in refusal_of(place)
-
-
-@pytest.mark.golden
-def test_a_directory_of_a_queue_is_no_log(golden: Golden) -> None:
-    queue = next(path for path in others(golden("5.3.3/propcrc").root) if "consumequeue" in path.parts)
-
-    assert f"queue {queue.parent.name} (" in refusal_of(queue.parent)
 
 
 @pytest.mark.golden

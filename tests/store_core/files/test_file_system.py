@@ -27,26 +27,6 @@ def system() -> OsFileSystem:
     return OsFileSystem()
 
 
-def test_a_write_shows_in_a_mapping_at_once(system: OsFileSystem, tmp_path: Path) -> None:
-    file = system.open(tmp_path / "f", create=True)
-    file.grow(10_000)
-    mapping = file.viewer(10_000)(0, 10_000)
-    file.write(memoryview(b"one"), 5000)
-
-    assert bytes(mapping[5000:5003]) == b"one"
-
-
-def test_a_mapping_outlives_descriptor_and_name(system: OsFileSystem, tmp_path: Path) -> None:
-    file = system.open(tmp_path / "f", create=True)
-    file.grow(100)
-    file.write(memoryview(b"one"), 0)
-    mapping = file.viewer(100)(0, 100)
-    file.close()
-    system.remove(tmp_path / "f")
-
-    assert bytes(mapping[:3]) == b"one"
-
-
 @pytest.mark.parametrize("has_unnamed", [True, False])
 def test_a_made_file_is_zeros_of_its_size(
     has_unnamed: bool, system: OsFileSystem, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -114,14 +94,6 @@ def test_a_file_that_has_no_room_is_not_there(
     assert [] == system.names(tmp_path)
 
 
-def test_growing_never_shortens(system: OsFileSystem, tmp_path: Path) -> None:
-    file = system.open(tmp_path / "f", create=True)
-    file.grow(100)
-    file.grow(10)
-
-    assert file.size() == 100
-
-
 def test_a_file_closes_with_its_last_reference(system: OsFileSystem, tmp_path: Path) -> None:
     before = descriptors()
     file = system.open(tmp_path / "f", create=True)
@@ -129,18 +101,6 @@ def test_a_file_closes_with_its_last_reference(system: OsFileSystem, tmp_path: P
     del file
 
     assert descriptors() == before
-
-
-def test_data_between_holes_are_found(system: OsFileSystem, tmp_path: Path) -> None:
-    file = system.open(tmp_path / "f", create=True)
-    file.grow(1 << 24)
-
-    assert file.next_data(0) is None
-    file.write(memoryview(b"x"), 5 << 20)
-    found = file.next_data(0)
-    assert found is not None
-    assert found[0] <= 5 << 20 < found[1] < 1 << 24
-    assert file.next_data(found[1]) is None
 
 
 @pytest.mark.parametrize("pieces", [1, 7, 4096])
@@ -247,24 +207,6 @@ def test_used_space_is_rounded_up_and_leaves_out_roots_reserve(
     monkeypatch.setattr(os, "statvfs", lambda _: found)
 
     assert system.used_percent(tmp_path) == percent
-
-
-def test_renaming_replaces(system: OsFileSystem, tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"new")
-    (tmp_path / "b").write_bytes(b"old")
-    system.rename(tmp_path / "a", tmp_path / "b")
-
-    assert [path.read_bytes() for path in tmp_path.iterdir()] == [b"new"]
-
-
-def test_everything_can_be_synced(system: OsFileSystem, tmp_path: Path) -> None:
-    file = system.open(tmp_path / "f", create=True)
-    file.write(memoryview(b"one"), 0)
-    file.sync()
-    file.truncate(1)
-    system.sync_directory(tmp_path)
-
-    assert (tmp_path / "f").read_bytes() == b"o"
 
 
 def test_a_limit_of_the_system_is_an_error_and_no_signal(tmp_path: Path) -> None:

@@ -79,22 +79,6 @@ def positions(file: MappedFile) -> tuple[int, int, int]:
 
 
 @pytest.mark.parametrize(
-    ("offset", "name"),
-    [
-        (0, "00000000000000000000"),
-        (1024, "00000000000000001024"),
-        (4096, "00000000000000004096"),
-        (1 << 30, "00000000001073741824"),
-        (6_000_000, "00000000000006000000"),
-        (2**63 - 1, "09223372036854775807"),
-    ],
-)
-def test_a_file_is_named_by_its_start_offset(offset: int, name: str, tmp_path: Path) -> None:
-    assert file_name_of(offset) == name
-    assert offset_of(tmp_path / name) == offset
-
-
-@pytest.mark.parametrize(
     ("name", "offset"), [("1024", 1024), ("+7", 7), ("-5", -5), ("000000000000000000000000001", 1)]
 )
 def test_a_name_need_not_be_padded(name: str, offset: int, tmp_path: Path) -> None:

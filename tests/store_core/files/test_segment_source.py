@@ -41,31 +41,6 @@ def segment_of(path: Path, data: bytes) -> Segment:
     return Segment(str(path), 4096, len(data))
 
 
-def test_the_bytes_of_a_segment_are_those_of_its_file(tmp_path: Path) -> None:
-    assert bytes_of(segment_of(tmp_path / "s", b"some bytes")) == b"some bytes"
-
-
-def test_an_empty_file_has_no_bytes(tmp_path: Path) -> None:
-    with open_segment(segment_of(tmp_path / "s", b"")) as opened:
-        assert opened.chunk(0, 0).size == 0
-        assert opened.next_data(0) == 0
-
-
-def test_what_is_appended_after_the_listing_is_not_there(tmp_path: Path) -> None:
-    segment = segment_of(tmp_path / "s", b"listed")
-    (tmp_path / "s").write_bytes(b"listed, and more")
-
-    assert bytes_of(segment) == b"listed"
-
-
-def test_bytes_outlive_the_opening_and_the_file(tmp_path: Path) -> None:
-    with open_segment(segment_of(tmp_path / "s", b"some bytes")) as opened:
-        raw = opened.chunk(0, 10)
-    (tmp_path / "s").unlink()
-
-    assert raw.tobytes() == b"some bytes"
-
-
 @pytest.mark.parametrize("change", ["delete", "truncate"])
 def test_a_segment_that_is_gone_or_shorter_is_named_with_the_way_on(tmp_path: Path, change: str) -> None:
     segment = segment_of(tmp_path / "s", b"some bytes")

@@ -84,12 +84,6 @@ def test_url_whose_path_looks_like_a_password_s_end_is_taken(url: str, path: str
     assert found.url.endswith(f"/{path}")
 
 
-def test_url_shows_no_setting() -> None:
-    found = parse_url("s3a://bucket/a/", NO_SETTINGS)
-    assert found is not None
-    assert found.url == "s3://bucket/a"
-
-
 def test_file_system_is_opened_once() -> None:
     storage = Storage("memory", "x", NO_SETTINGS)
     assert storage.opened() is storage.opened()
@@ -170,11 +164,6 @@ def test_secrets_are_hidden_in_errors_of_others_and_names_of_places_are_not() ->
     settings = StorageSettings.of({"secret_key": HIDDEN, "region": "eu-west-1", "account_key": "abc"})
     assert settings.hidden_in(f"{HIDDEN} in eu-west-1, abc") == "*** in eu-west-1, abc"
     assert HIDDEN not in repr(settings)
-
-
-def test_there_may_be_none() -> None:
-    assert not NO_SETTINGS
-    assert StorageSettings.of({"region": "x"})
 
 
 @pytest.mark.parametrize("scheme", ["file://", "FILE://", "file:", "file://localhost", "local://"])

@@ -390,18 +390,6 @@ def test_several_paths_are_written_with_commas(text: str, paths: tuple[Path, ...
     assert SegmentPaths.parse(text).paths == paths
 
 
-def test_files_go_round_the_directories_by_their_index() -> None:
-    paths = SegmentPaths((C, A, B))
-
-    assert [paths.next_files(index * SIZE, SIZE)[0].parent for index in range(5)] == [A, B, C, A, B]
-
-
-def test_the_file_made_ahead_is_where_the_next_one_will_be() -> None:
-    paths = SegmentPaths((A, B))
-    for offset in range(0, 5 * SIZE, SIZE):
-        assert paths.next_files(offset, SIZE)[1] == paths.next_files(offset + SIZE, SIZE)[0]
-
-
 def test_read_only_and_full_directories_get_no_files() -> None:
     assert SegmentPaths((A, B, C), (B,), lambda: (A,)).candidates() == [C]
 

@@ -62,19 +62,6 @@ def test_a_file_stands_for_itself(root: Path) -> None:
     assert names(1024) == listed(root / "commitlog" / names(1024)[0])
 
 
-def test_files_come_in_the_order_of_their_offsets_whatever_order_they_are_given_in(root: Path) -> None:
-    given = [root / "commitlog" / name for name in names(2048, 0, 1024)]
-
-    assert names(0, 1024, 2048) == listed(given)
-
-
-def test_a_segment_knows_its_place_in_the_log(root: Path) -> None:
-    segment = Log.of(root).segments[1]
-
-    assert (segment.start_offset, segment.size, segment.end_offset) == (1024, 1024, 2048)
-    assert str(root / "commitlog" / names(1024)[0]) == segment.path
-
-
 def test_paths_may_be_relative(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(root.parent)
 
@@ -256,12 +243,6 @@ def test_a_single_file_that_is_no_segment_is_refused_by_its_name(tmp_path: Path,
         Log.of(path)
 
 
-def test_names_may_have_more_digits(tmp_path: Path) -> None:
-    (tmp_path / ("0" * 25)).write_bytes(bytes(8))
-
-    assert [segment.start_offset for segment in Log.of(tmp_path).segments] == [0]
-
-
 # -------------------------------------------------------------------------------------------------------------- layout
 
 
@@ -308,10 +289,6 @@ def test_a_segment_that_is_missing_short_or_long_is_named(segments: list[tuple[i
     (problem,) = problems(*segments)
 
     assert [text for text in told if text not in problem] == []
-
-
-def test_every_problem_is_told() -> None:
-    assert len(problems((0, 64), (64, 40), (128, 64), (256, 64), (320, 90))) == 3
 
 
 def test_the_usual_size_is_told_by_sizes_and_by_names() -> None:

@@ -57,13 +57,6 @@ def test_what_is_no_path_is_refused_at_once() -> None:
         Store(b"/data/store")  # type: ignore[arg-type]  # a mistake that a user can make
 
 
-def test_a_directory_without_a_store_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-
-    with pytest.raises(StoreNotFoundError, match="nothing to read"):
-        _ = Store(tmp_path).topics
-
-
 def test_its_parts_are_those_of_the_store(pristine: Path) -> None:
     store = Store(pristine)
 
