@@ -14,6 +14,7 @@ from store_core.queue.consume_queue_unit import UNIT_DTYPE
 from store_core.store.get_message import GetMessageResult, GetMessageStatus, MessageGetter
 
 if TYPE_CHECKING:
+    from store_core.format.filter.message_selector import MessageFilter
     from store_core.format.release import Release
     from store_core.queue.consume_queue_unit import UnitArray
 
@@ -58,6 +59,16 @@ class Log:
         return physical_offset + FILE - physical_offset % FILE
 
 
+class Nothing:
+    """A filter that no unit passes."""
+
+    def is_matched_by_consume_queue(self, _tags_code: int | None, _unit: object = None) -> bool:
+        return False
+
+    def is_matched_by_commit_log(self, _record: memoryview) -> bool:
+        raise AssertionError("a record is read")
+
+
 def small(count: int, size: int = 100) -> list[tuple[int, int, int]]:
     return [(number * size, size, 0) for number in range(count)]
 
@@ -68,11 +79,12 @@ def get(
     *,
     log: Log | None = None,
     memory: int = FOREVER,
+    wanted: MessageFilter | None = None,
     **settings: Any,  # noqa: ANN401 -- those of a store
 ) -> GetMessageResult:
     log = log or Log(max_offset=sum(size for _, size, _ in queue.units))
     getter = MessageGetter(MessageStoreConfig(**settings), log, memory)  # type: ignore[arg-type]  # it has what is needed
-    return getter.get(queue, 0, most, None)  # type: ignore[arg-type]  # likewise
+    return getter.get(queue, 0, most, wanted)  # type: ignore[arg-type]  # likewise
 
 
 # ---- how far it looks, how much it returns
@@ -85,6 +97,20 @@ def test_a_unit_of_a_huge_size_overflows_the_bytes_of_a_get_and_does_not_end_it(
     result = get(Queue(units), log=Log(1_000, gone={400}), release=release)
 
     assert (GetMessageStatus.FOUND, 4, 5) == (result.status, result.message_count, result.next_begin_offset)
+
+
+@pytest.mark.parametrize("release", RELEASES)
+@pytest.mark.parametrize(
+    ("most", "settings", "following"),
+    [(32, {}, 800), (800, {}, 800), (900, {}, 900), (32, {"max_filter_message_size": 40}, 32), (1, {}, 800)],
+    ids=str,
+)
+def test_get_looks_at_16000_bytes_of_units_or_as_many_as_messages_are_wanted(
+    release: Release, most: int, settings: dict[str, Any], following: int
+) -> None:
+    result = get(Queue(small(1000)), most, wanted=Nothing(), release=release, **settings)
+
+    assert (GetMessageStatus.NO_MATCHED_MESSAGE, following) == (result.status, result.next_begin_offset)
 
 
 @pytest.mark.parametrize("release", RELEASES)
