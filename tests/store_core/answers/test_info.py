@@ -323,14 +323,6 @@ def test_no_part_of_a_store_says_another_release(golden_store: UnpackedStore) ->
         assert note(part) is None or is_old
 
 
-def test_a_closed_segment_tells_without_a_store(golden: Golden, tmp_path: Path) -> None:
-    first = golden("4.3.0/tx").segments[0]
-    copy = tmp_path / first.name
-    shutil.copy(first, copy)
-
-    assert f"in {copy} the bytes after the blank record at offset" in str(note(copy))
-
-
 # ----------------------------------------------------------------------------------------------------------- the index
 
 
@@ -347,32 +339,11 @@ def indexed(root: Path, release: str, keys: int = 40, *, entries: int = 100, slo
     return max((root / "index").iterdir())
 
 
-@pytest.mark.parametrize(("release", "is_noted"), [("4.3", True), ("4.9", False), ("5.3", False)])
-@pytest.mark.parametrize("entries", [100, 25])
-def test_an_index_tells_by_its_counts(tmp_path: Path, release: str, entries: int, is_noted: bool) -> None:
-    indexed(tmp_path, release, entries=entries)
-
-    assert is_noted is (note(tmp_path) is not None)
-
-
 @pytest.mark.parametrize("keys", [1, 2])
 def test_entries_that_share_no_slot_tell_nothing(tmp_path: Path, keys: int) -> None:
     indexed(tmp_path, "4.3", keys, slots=1000)
 
     assert note(tmp_path) is None
-
-
-def test_an_index_of_the_usual_sizes_tells(tmp_path: Path) -> None:
-    """The file is sparse, as brokers make it, and written by hand."""
-    path = indexed(tmp_path, "4.3")
-    chained = b"".join(struct.pack(">iqii", 7, 100 * number, 0, number - 1) for number in range(1, 10))
-    with path.open("wb") as file:
-        file.truncate(USUAL)
-        file.write(struct.pack(">4q2i", 1, 1, 0, 900, 9, 10))
-        file.seek(40 + 4 * 5_000_000 + 20)
-        file.write(chained)
-
-    assert f"{path} counts 9 slots" in str(note(tmp_path))
 
 
 def test_an_empty_newest_index_file_leaves_the_word_to_the_one_before(tmp_path: Path) -> None:
