@@ -104,13 +104,6 @@ def test_file_made_ahead_is_deleted_at_the_end(tmp_path: Path) -> None:
     assert [f"{0:020d}"] == [path.name for path in (tmp_path / "commitlog").iterdir()]
 
 
-def test_closing_twice_is_fine(store: DefaultMessageStore) -> None:
-    store.close()
-    store.close()
-
-    assert store.is_shutdown
-
-
 def test_closed_store_takes_no_messages(store: DefaultMessageStore) -> None:
     store.close()
     table = pa.table({"topic": ["a"], "body": [b"b"]})
@@ -303,17 +296,6 @@ def test_a_failed_sync_of_the_log_s_directory_for_the_index_ends_the_writing(
     assert (tmp_path / "abort").exists()
 
 
-def test_next_file_that_can_not_be_made_is_told(store: DefaultMessageStore, disk: FaultyFileSystem) -> None:
-    store.put_message(message(b"x" * 3000))
-    store.put_message(message(b"x" * 3000))
-    disk.fail("open", errno.EACCES, times=100)
-    results = [store.put_message(message(b"x" * 3000)) for _ in range(2)]
-    disk.heal()
-
-    assert PutMessageStatus.CREATE_MAPPED_FILE_FAILED is results[-1].status
-    assert store.put_message(message()).is_ok
-
-
 def test_page_cache_is_busy_between_two_borders(store: DefaultMessageStore, monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1_700_000_000_000
     monkeypatch.setattr(store, "now_ms", lambda: now)
@@ -465,14 +447,6 @@ def test_write_buffers_hold_back_what_is_not_committed(tmp_path: Path) -> None:
 
     assert all(result.is_ok for result in results)
     assert [bytes([number]) * 1000 for number in range(10)] == bodies(tmp_path)
-
-
-def test_synchronous_flush_with_write_buffers_answers(tmp_path: Path) -> None:
-    settings: dict[str, Any] = {"transient_store_pool_enable": True, "flush_disk_type": "SYNC_FLUSH"}
-    with DefaultMessageStore.open(tmp_path, config(**settings)) as store:
-        result = store.put_message(message())
-        assert PutMessageStatus.PUT_OK is result.status
-        assert store.commit_log.flushed_where == store.max_physical_offset == 101
 
 
 def test_log_may_lie_in_several_directories(tmp_path: Path) -> None:

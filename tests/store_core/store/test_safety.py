@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.files.machine import SystemClock
 from store_core.format.message import PutMessageStatus
 from store_core.format.record.decode import client_batch
 from store_core.store.message_store_config import BrokerConfig
@@ -88,14 +87,6 @@ def test_one_flush_answers_all_that_wait(tmp_path: Path) -> None:
     assert 1 == log.disk.count("sync")
 
 
-def test_request_that_lies_in_the_next_file_is_answered(tmp_path: Path) -> None:
-    log = Log(tmp_path, SYNC)
-    futures = [log.put_later(message(b"x" * 3000)) for _ in range(2)]
-    log.flush()
-
-    assert [OK, OK] == [future.result(0).status for future in futures]
-
-
 def test_late_flush_keeps_the_message(tmp_path: Path) -> None:
     log = Log(tmp_path, SYNC)
     future = log.put_later(message())
@@ -116,20 +107,6 @@ def test_put_that_does_not_wait_only_wakes_the_service(tmp_path: Path) -> None:
     assert 0 == log.log.flushed_where
     log.flush()
     assert log.log.max_offset == log.log.flushed_where
-
-
-@pytest.mark.parametrize("value", ["true", "TRUE"])
-def test_put_that_says_it_waits_waits(tmp_path: Path, value: str) -> None:
-    log = Log(tmp_path, SYNC)
-
-    assert not log.put_later(message(properties={"WAIT": value})).done()
-
-
-def test_asynchronous_put_is_answered_at_once(tmp_path: Path) -> None:
-    log = Log(tmp_path)
-
-    assert OK is log.put_later(message()).result(0).status
-    assert 0 == log.log.flushed_where
 
 
 @pytest.mark.parametrize(
@@ -314,15 +291,6 @@ def test_replicas_override_the_disk(tmp_path: Path, disk_is_last: bool) -> None:
     assert PutMessageStatus.FLUSH_SLAVE_TIMEOUT is future.result(0).status
 
 
-def test_disk_alone_may_fail(tmp_path: Path) -> None:
-    log = replicated(tmp_path, StubReplicas(), in_sync_replicas=2, **SYNC)
-    future = log.put_later(message())
-    log.clock.advance(6)
-    log.log.flusher._watcher.run_once()
-
-    assert PutMessageStatus.FLUSH_DISK_TIMEOUT is future.result(0).status
-
-
 def test_service_that_breaks_is_an_unknown_error() -> None:
     broken: Future[PutMessageStatus] = Future()
     broken.set_exception(RuntimeError())
@@ -336,13 +304,3 @@ def test_answer_that_never_comes_is_given_up() -> None:
     given_up = PutMessageResult(PutMessageStatus.UNKNOWN_ERROR)
 
     assert given_up is wait_for(Future(), 0, given_up)
-
-
-def test_services_bring_everything_to_disk(tmp_path: Path) -> None:
-    log = Log(tmp_path, SYNC, real_clock=SystemClock())
-    log.log.start()
-    results = [log.put_message(message(b"x" * 2000)) for _ in range(5)]
-    assert log.log.shutdown()
-
-    assert {OK} == {result.status for result in results}
-    assert log.log.is_flushed

@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from store_core.store.put.put_preparation import PutMessageResult
 
-BLANK = bytes.fromhex("cbd43194")
 HEAD = 91 + len("orders")
 
 
@@ -70,45 +69,7 @@ def test_file_store_time_is_that_of_its_last_record(log: Log) -> None:
     assert log.clock.wall_ms == log.log.mapped_file_queue.mapped_files[0].store_timestamp
 
 
-@pytest.mark.parametrize(("sys_flag", "next_offset"), [(0, 2), (4, 1), (8, 2), (12, 1)])
-def test_prepared_and_rolled_back_messages_take_no_index(log: Log, sys_flag: int, next_offset: int) -> None:
-    log.put_message(message())
-    result = log.put_message(message(sys_flag=sys_flag))
-
-    assert (1 if next_offset == 2 else 0) == log.messages[1].queue_offset == appended(result).logics_offset
-    assert next_offset == log.log.queue_offsets.next_offset("orders", 0)
-
-
-def test_full_file_is_followed_by_a_new_one(log: Log) -> None:
-    log.put_message(message())
-    log.log.mapped_file_queue.mapped_files[0].set_position(FILE_SIZE)
-    result = log.put_message(message())
-
-    assert FILE_SIZE == appended(result).wrote_offset
-
-
 # ---- batches
-
-
-def test_batch_becomes_records_with_consecutive_indexes(log: Log) -> None:
-    log.put_message(message())
-    result = log.put_messages(client_batch([message(b"1", tags="x"), message(b"22"), message(b"333", flag=9)]))
-
-    stored = log.messages[1:]
-    assert [1, 2, 3] == [each.queue_offset for each in stored]
-    assert [b"1", b"22", b"333"] == [each.body for each in stored]
-    assert [0, 0, 9] == [each.flag for each in stored]
-    assert ",".join(each.msg_id for each in stored) == appended(result).msg_id
-    assert (3, 1) == (appended(result).msg_num, appended(result).logics_offset)
-    assert 4 == log.log.queue_offsets.next_offset("orders", 0)
-
-
-def test_batch_that_does_not_fit_goes_to_the_next_file_as_a_whole(log: Log) -> None:
-    log.put_message(message(b"f" * 3000))
-    result = log.put_messages(client_batch([message(b"x" * 500) for _ in range(2)]))
-
-    assert FILE_SIZE == appended(result).wrote_offset
-    assert [0, FILE_SIZE, FILE_SIZE + HEAD + 500] == [stored.physical_offset for stored in log.messages]
 
 
 def test_members_keep_the_time_from_before_the_lock_up_to_4_9_0(tmp_path: Path) -> None:
@@ -239,16 +200,6 @@ def test_write_that_fails_leaves_positions_and_table(log: Log, code: int) -> Non
     assert before == log.positions
     log.put_message(message(b"next"))
     assert [b"body", b"next"] == [stored.body for stored in log.messages]
-
-
-def test_full_disk_refuses_until_there_is_room(log: Log) -> None:
-    log.disk.free_blocks = 1
-    results = [log.put_message(message(b"x" * 3000)) for _ in range(3)]
-    log.disk.heal()
-    results.append(log.put_message(message(b"last")))
-
-    assert [True, False, False, True] == [result.is_ok for result in results]
-    assert [b"x" * 3000, b"last"] == [stored.body for stored in log.messages]
 
 
 # ---- the lock

@@ -10,9 +10,9 @@ import pytest
 
 from store_core.format.message import AppendMessageStatus, Message, PutMessageStatus
 from store_core.format.record.decode import client_batch
-from store_core.store.put.put_service import PutChecks, PutService, default_hooks
+from store_core.store.put.put_service import PutService, default_hooks
 from tests.golden_replay import StubState
-from tests.store_core.store.logs import FILE_SIZE, Log, message
+from tests.store_core.store.logs import Log, message
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -53,7 +53,6 @@ def store(tmp_path: Path) -> Callable[..., Store]:
 
 
 ALL = pytest.mark.parametrize("release", ["4.3", "4.9", "5.3"])
-OLD = pytest.mark.parametrize("release", ["4.3", "4.9"])
 
 
 # ---- the store's state
@@ -126,13 +125,6 @@ def test_a_message_is_taken_or_refused_as_the_release_has_it(
     assert expected is store(**settings).status(sent)
 
 
-def test_longest_topics_are_version_2(store: Callable[..., Store]) -> None:
-    taken = store()
-    taken.status(message(topic="%RETRY%" + "g" * 193))
-
-    assert -626843477 == taken.log.messages[0].magic_code
-
-
 @pytest.mark.parametrize(("release", "expected"), [("4.3", EXCEEDED), ("4.9", ILLEGAL), ("5.3", EXCEEDED)])
 @pytest.mark.parametrize(
     "more",
@@ -142,19 +134,6 @@ def test_long_properties_are_refused(
     store: Callable[..., Store], release: str, expected: PutMessageStatus, more: dict[str, Any]
 ) -> None:
     assert expected is store(**LARGE, release=release).status(message(b"", **more))
-
-
-@OLD
-def test_large_batch_is_illegal_in_4x(store: Callable[..., Store], release: str) -> None:
-    assert ILLEGAL is store(release=release, max_message_size=30).batch_status(client_batch([message(b"x" * 30)]))
-
-
-@ALL
-def test_batch_goes_through_the_same_checks(store: Callable[..., Store], release: str) -> None:
-    taken = store(release=release)
-
-    assert OK is taken.batch_status(client_batch([message(), message()]))
-    assert ILLEGAL is taken.batch_status(client_batch([message(topic="t" * 128)]))
 
 
 @pytest.mark.parametrize("hooks", [True, False])
@@ -306,14 +285,6 @@ def test_hooks_come_in_their_order_until_one_refuses(tmp_path: Path) -> None:
     assert ["orders", "rewritten"] == seen
 
 
-def test_checks_leave_a_good_message_as_it_is(tmp_path: Path) -> None:
-    log = Log(tmp_path)
-    sent = message(tags="TagA")
-    checks = PutChecks(log.log.config, StubState(log.clock))
-
-    assert sent is checks.handle_schedule_message(sent) is checks.check_before_put_message(sent)
-
-
 def test_put_times_and_failures_are_counted(store: Callable[..., Store], caplog: pytest.LogCaptureFixture) -> None:
     taken = store()
     taken.log.disk.before["grow"] = lambda: taken.log.clock.advance(0.6)
@@ -423,13 +394,6 @@ def test_record_for_light_queues_is_limited_as_a_whole_in_5_3(tmp_path: Path) ->
     assert AppendMessageStatus.MESSAGE_SIZE_EXCEEDED is result.append_message_result.status
     assert PutMessageStatus.MESSAGE_ILLEGAL is result.status
     assert {} == log.log.queue_offsets.lmq_queues()
-
-
-def test_record_that_moves_to_the_next_file_keeps_its_indexes(tmp_path: Path) -> None:
-    log = Log(tmp_path, LMQ_53)
-
-    assert ["0", "1"] == [put(log, "%LMQ%a", body=b"x" * 2500) for _ in range(2)]
-    assert [0, FILE_SIZE] == [stored.physical_offset for stored in log.messages]
 
 
 # ---- inner batches

@@ -28,9 +28,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-BORN = 1_700_000_000_000
-
-
 def batch_of(messages: list[Message]) -> pa.RecordBatch:
     columns = {
         "topic": pa.array([each.topic for each in messages], pa.string()),
@@ -92,14 +89,6 @@ def test_result_tells_the_whole_stretch(tmp_path: Path) -> None:
     assert (PutMessageStatus.PUT_OK, True, 5) == (result.status, result.is_ok, result.msg_num)
     assert (997, FILE_SIZE + 2 * 997) == (result.wrote_offset, result.next_offset)
     assert log.clock.wall_ms == result.store_timestamp
-
-
-def test_no_messages_change_nothing(tmp_path: Path) -> None:
-    log = Log(tmp_path)
-    result = log.log.append_batch(small(0))
-
-    assert (True, 0, 0) == (result.is_ok, result.msg_num, result.next_offset)
-    assert {} == log.files
 
 
 def test_messages_before_a_full_disk_stay(tmp_path: Path) -> None:
