@@ -272,24 +272,6 @@ def test_put_times_are_counted_where_rocketmq_counts_them(elapsed: int, label: s
     assert [label] == [name for name, count in stats.put_message_distribute_time.items() if count]
 
 
-def test_failures_and_the_longest_time_are_kept() -> None:
-    stats = StoreStats()
-    for elapsed, is_ok in [(3, True), (70, False), (5, True)]:
-        stats.add_put_time(elapsed, is_ok=is_ok)
-
-    assert (1, 70) == (stats.put_message_failed_times, stats.put_message_entire_time_max)
-
-
-def test_messages_and_bytes_are_counted_by_topic() -> None:
-    stats = StoreStats()
-    stats.add_put("a", 1, 100)
-    stats.add_put("b", 5, 700)
-    stats.add_put("a", 2, 50)
-
-    assert ({"a": 3, "b": 5}, {"a": 150, "b": 700}) == (stats.put_message_topic_times, stats.put_message_topic_size)
-    assert (8, 850) == (stats.put_message_times_total, stats.put_message_size_total)
-
-
 @pytest.mark.parametrize(("share", "expected"), [(0.0, 0.0), (0.5, 1.5), (0.9, 1.9), (1.0, 2.0)])
 def test_shares_are_estimated_within_their_bucket(share: float, expected: float) -> None:
     stats = StoreStats()

@@ -15,7 +15,6 @@ import pytest
 from store_core.errors import InvalidOptionError
 from store_core.files.machine import SystemClock
 from store_core.files.segment_listing import SegmentPaths
-from store_core.format.message import PutMessageStatus
 from store_core.format.release import rules_of
 from store_core.store.clean import (
     CleanCommitLogService,
@@ -36,6 +35,7 @@ from tests.store_core.store.logs import FILE_SIZE, message
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from store_core.format.message import PutMessageStatus
     from store_core.format.release import Release
 
 
@@ -144,13 +144,6 @@ def test_a_request_by_hand_counts_for_twenty_rounds(tmp_path: Path) -> None:
     for _ in range(20):
         store.service.run_once()
     assert 0 == store.service._manual_rounds
-
-
-def test_a_request_by_hand_spares_young_files(tmp_path: Path) -> None:
-    store = Store(tmp_path)
-    store.service.execute_delete_files_manually()
-
-    assert 6 == store.hours_later(71)
 
 
 @pytest.mark.parametrize(("percent", "age", "left"), [(75, 75, 6), (76, 75, 1), (85, 1, 6), (86, 1, 1)])
@@ -264,14 +257,6 @@ def test_what_the_system_refuses_does_not_end_the_service(tmp_path: Path) -> Non
     assert 1 == len(store.files)
 
 
-def test_puts_go_on_while_the_oldest_files_go(tmp_path: Path) -> None:
-    store = full(tmp_path, 86)
-    store.service.run_once()
-
-    assert PutMessageStatus.PUT_OK == store.put()
-    assert store.log.min_offset == 5 * FILE_SIZE
-
-
 @dataclass
 class Files:
     """A queue, or the index, that has a number of files to delete at each call."""
@@ -314,26 +299,12 @@ def store() -> Queues:
     return Queues()
 
 
-def test_nothing_is_asked_while_the_log_keeps_its_start(store: Queues) -> None:
-    store.at(-1)
-    store.at(0)
-
-    assert [] == store.index.asked + store.files[0].asked
-
-
 def test_every_queue_and_the_index_are_asked_once_when_the_start_moves(store: Queues) -> None:
     store.at(1000)
     store.at(1000)
     store.at(3000)
 
     assert [[1000, 3000]] * 4 == [files.asked for files in (*store.files, store.index)]
-
-
-def test_a_store_whose_log_starts_late_is_cleaned_on_the_first_round(store: Queues) -> None:
-    store.min_offset = 4096
-    store.service.run_once()
-
-    assert [4096] == store.index.asked
 
 
 def test_there_is_a_pause_after_each_queue_that_lost_files(store: Queues) -> None:
@@ -393,10 +364,6 @@ def verdict(release: Release, log: int, queues: int, **settings: Any) -> tuple[b
 
 
 # ---- limits
-
-
-def test_limits_default_to_those_of_rocketmq() -> None:
-    assert DiskLimits(90, 85, 75) == DiskLimits.of(config())
 
 
 @pytest.mark.parametrize(("value", "kept"), [(9, 10), (10, 10), (95, 95), (96, 95), (-3, 10)])
