@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from store_core.errors import InvalidOptionError, StoreAccessError, StoreError
-from store_core.files.names import archive_codec, archive_error
+from store_core.files.names import SCHEME, archive_codec, archive_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +131,7 @@ def access_error(root: Path, error: OSError) -> StoreAccessError:
 
 def _first_wrong(name: str, *, is_directory: bool) -> tuple[Path | str, str]:
     """Return the first part of a path that is not a directory, or else the path itself, and what it is."""
-    if "://" in name:  # where all that is there are files and directories
+    if re.match(f"{SCHEME}://", name):  # where all that is there are files and directories
         return name, "a file" if is_directory else "a directory"
     path = Path(name)
     for part in (*reversed(path.parents), *([path] if is_directory else [])):
