@@ -199,6 +199,8 @@ def _queues_of(root: Path, topics: Sequence[str]) -> Iterator[int]:
 
 def _unread(roots: Sequence[Path]) -> str:
     """Return why the queues of a store can't tell which topics they have; empty if all can."""
+    if not roots:
+        return "of a store that is not on this machine neither queues nor config/topics.json are read"
     for root in roots:
         try:
             with Queues(root) as queues:
@@ -209,8 +211,8 @@ def _unread(roots: Sequence[Path]) -> str:
 
 
 def _unknown_in(roots: Sequence[Path]) -> str:
-    """Return that neither queues nor configuration know something, or else why queues can't tell."""
-    return _unread(roots) or f"neither the queues nor config/topics.json of {', '.join(map(str, roots))} know it"
+    """Return that neither queues nor configuration of a store know something."""
+    return f"neither the queues nor config/topics.json of {', '.join(map(str, roots))} know it"
 
 
 def _with_queues(root: Path, topics: Collection[str]) -> Iterator[str]:
@@ -257,14 +259,13 @@ class TopicWatch:
     def warn_after_read(self) -> None:
         """Warn of topics found nowhere, and of queues that topics do not have."""
         self.warn_of_queues()
-        for topic in sorted(self.unseen):
-            _log.warning("topic %r: no record of it was read, and %s", topic, self._beside(topic))
+        self._warn_of_topics("topic %r: no record of it was read, and %s")
 
     def warn_before_read(self) -> None:
         """Warn of topics and queues that only the log can still have, if the store knows others outside its log."""
         self.warn_of_queues()
-        for topic in sorted(self.unseen) if self.known else ():
-            _log.warning("topic %r has rows only if the log still has records of it: %s", topic, self._beside(topic))
+        if self.known:
+            self._warn_of_topics("topic %r has rows only if the log still has records of it: %s")
 
     def warn_of_queues(self) -> None:
         """Warn of queues that topics do not have outside the log, though they have others there."""
@@ -273,14 +274,16 @@ class TopicWatch:
             if ids and number not in ids:
                 of_topics = f" of topic {', '.join(map(repr, topics))}" if topics else ""
                 shown = ", ".join(map(str, sorted(ids)[:_MOST_SHOWN])) + ", ..." * (len(ids) > _MOST_SHOWN)
-                _log.warning("queue %s%s: %s; the ids are %s", number, of_topics, _unknown_in(self.roots), shown)
+                why = _unread(self.roots) or _unknown_in(self.roots)
+                _log.warning("queue %s%s: %s; the ids are %s", number, of_topics, why, shown)
 
-    def _beside(self, topic: str) -> str:
-        if not self.roots:
-            return "of a store that is not on this machine neither queues nor config/topics.json are read"
-        unread = _unread(self.roots)
-        hint = hint_of(topic, self.known) if self.known or not unread else ""
-        return f"{unread or _unknown_in(self.roots)}{hint and f'; {hint}'}"
+    def _warn_of_topics(self, text: str) -> None:
+        """Warn of each topic of which no record was read, and say why nothing beside the log knows it."""
+        unread = _unread(self.roots) if self.unseen else ""
+        why = unread or _unknown_in(self.roots)
+        for topic in sorted(self.unseen):
+            hint = hint_of(topic, self.known) if self.known or not unread else ""
+            _log.warning(text, topic, f"{why}{hint and f'; {hint}'}")
 
 
 _ASKED: Final = ("topic", "queue_id", "storage", "config", "store_path_commit_log")
@@ -303,8 +306,7 @@ def has_unknown_topic(paths: StorePaths, options: ReadOptions) -> bool:
         return True
     if not options.queue_id:
         return False
-    stored = stored_queues(roots, options.topic or known)
-    if stored:
+    if stored := stored_queues(roots, options.topic or known):
         return stored.isdisjoint(options.queue_id)
     logged = _logged_queues(paths, options)
     if logged.isdisjoint(options.queue_id):
