@@ -236,11 +236,9 @@ class RebuildJob:
     def gather(self, runs: Iterable[tuple[RunKey, Run]]) -> Iterator[TaskResult]:
         """Write the queues and index of runs, which come in key order; yield reports."""
         with RunReader() as reader:
-            yield from self._gather((key, run if self._is_left(key) else reader.read(run)) for key, run in runs)
-
-    def _is_left(self, key: RunKey) -> bool:
-        """Return whether a run may be left where it is."""
-        return self.splits_index and key.kind == RunKind.INDEX
+            yield from self._gather(
+                (key, run if self.splits_index and key.kind == RunKind.INDEX else reader.read(run)) for key, run in runs
+            )
 
     def _gather(self, runs: Iterable[_KeyedRun]) -> Iterator[TaskResult]:
         grouped = groupby(runs, key=lambda run: run[0].kind == RunKind.LOST)
