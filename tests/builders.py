@@ -129,6 +129,13 @@ class Record:
         return covered + f"__CRC32#\x01{digits}\x02".encode()
 
 
+def patch(file: Path, at: int, data: bytes) -> None:
+    """Overwrite some bytes of a file."""
+    with file.open("r+b") as opened:
+        opened.seek(at)
+        opened.write(data)
+
+
 class LogBuilder:
     """A commit log in memory, written as a broker writes it: records, a blank record where one does not fit, segments.
 

@@ -19,7 +19,7 @@ from store_core.store.rebuild import job, segment_scan
 from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
-from tests.builders import BODY_LENGTH_AT, LogBuilder
+from tests.builders import BODY_LENGTH_AT, LogBuilder, patch
 from tests.connector.called import LocalRunner, differing, log_of, rebuild_here
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
@@ -234,20 +234,14 @@ def test_since_an_offset_gives_what_the_whole_log_gives(number: int, tmp_path: P
 # ---- comparing
 
 
-def changed(path: Path, at: int, data: bytes) -> None:
-    content = bytearray(path.read_bytes())
-    content[at : at + len(data)] = data
-    path.write_bytes(content)
-
-
 def test_a_comparison_names_every_difference(tmp_path: Path) -> None:
     store = log_of(90).write(tmp_path / "store")
     rebuild_here(store, store, RULES)
     queues = store / "consumequeue"
-    changed(queues / "topic0" / "0" / f"{0:020d}", 3 * 20 + 12, b"\1")  # a tags code
+    patch(queues / "topic0" / "0" / f"{0:020d}", 3 * 20 + 12, b"\1")  # a tags code
     shutil.rmtree(queues / "topic1" / "0")
-    changed(queues / "topic2" / "0" / f"{400:020d}", 9 * 20, bytes(20))  # its last unit
-    changed(store / "index" / min(path.name for path in (store / "index").iterdir()), 40 + 40 + 20 * 3, b"\1")  # a hash
+    patch(queues / "topic2" / "0" / f"{400:020d}", 9 * 20, bytes(20))  # its last unit
+    patch(store / "index" / min(path.name for path in (store / "index").iterdir()), 40 + 40 + 20 * 3, b"\1")  # a hash
     report = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0))
 
     assert {
@@ -266,7 +260,7 @@ def test_a_live_store_may_be_newer_than_what_was_read(tmp_path: Path) -> None:
     rebuild_here(store, store, RULES)
     last = log.records[-1].physical_offset
     segment = max((store / "commitlog").iterdir())
-    changed(segment, last - int(segment.name), bytes(4))  # as if the last record was not there yet
+    patch(segment, last - int(segment.name), bytes(4))  # as if the last record was not there yet
     moment = LiveMoment.take(store, RULES.queue_rules)
     newer = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0, moment))
     still = rebuild_here(store, tmp_path / "none", RULES, compared=LogBounds(0))

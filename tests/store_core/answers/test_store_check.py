@@ -38,6 +38,7 @@ from store_core.snapshot import log_end
 from store_core.snapshot.likely_release import LikelyRelease
 from store_core.store.rebuild.findings import FindingKind
 from tests.budgets import budget
+from tests.builders import MAGIC_AT, patch
 from tests.store_core.answers.planting import StoreCopy, counts_of, fault_named, largest_queue, plant
 from tests.store_core.files.store_kinds import every_file
 from tests.strategies import Log, layouts, logs, mutated
@@ -63,8 +64,7 @@ def set_checkpoint(root: Path, later: int) -> None:
     """Let all times of the checkpoint be later than the log's last record by some ms; 0 for no times at all."""
     times = read_messages(root, columns=["store_timestamp"]).read_all()["store_timestamp"]
     last = round(times[-1].as_py().timestamp() * 1000)
-    with (root / "checkpoint").open("r+b") as file:
-        file.write(struct.pack(">qqq", *[last + later if later else 0] * 3))
+    patch(root / "checkpoint", 0, struct.pack(">qqq", *[last + later if later else 0] * 3))
 
 
 def checked(store: UnpackedStore, root: Path | None = None) -> CheckReport:
@@ -437,9 +437,7 @@ def put(root: Path, clock: SystemClock, keys: list[str]) -> list[int]:
 
 def tear(root: Path, offset: int) -> None:
     """Overwrite the magic code of a record: what follows it is lost, too, when the store is opened."""
-    with (root / "commitlog" / f"{0:020d}").open("r+b") as log:
-        log.seek(offset + 4)
-        log.write(bytes(4))
+    patch(root / "commitlog" / f"{0:020d}", offset + MAGIC_AT, bytes(4))
 
 
 def notes_of(report: CheckReport) -> int:

@@ -19,10 +19,11 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
 from store_core.snapshot.likely_release import LikelyRelease
 from store_core.store.store_state import StoreCheckpoint
+from tests.builders import patch
 from tests.store_core.answers.planting import Expected, Fault, StoreCopy, fault_named, largest_queue, plant
 from tests.store_core.answers.planting.other_faults import INDEX_FAULTS
 from tests.store_core.answers.planting.queue_faults import QUEUE_FAULTS
-from tests.store_core.answers.planting.store_copy import IndexCopy, patch
+from tests.store_core.answers.planting.store_copy import IndexCopy
 from tests.store_core.fakes import DeadDiskError, MortalFileSystem
 from tests.store_core.files.store_kinds import every_file
 from tests.store_core.rebuilt import index_files, queue_files
@@ -283,9 +284,7 @@ def test_a_torn_last_record_is_for_recovery_and_hinders_no_repair(store: Path) -
     segments = sorted(path for path in (store / "commitlog").iterdir())
     end = check(store).found.end_offset
     torn = next(path for path in reversed(segments) if int(path.name) <= end)
-    with torn.open("r+b") as file:
-        file.seek(end - int(torn.name))
-        file.write(struct.pack(">iI", 200, 0xDAA320A7))
+    patch(torn, end - int(torn.name), struct.pack(">iI", 200, 0xDAA320A7))
     (store / "abort").touch()
     plant("unit_size_changed", store)
 

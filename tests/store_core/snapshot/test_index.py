@@ -18,6 +18,7 @@ from store_core.format.java import hash_code, positive_hash
 from store_core.queue.index_format import INDEX_HEADER_SIZE, SLOT_SIZE
 from store_core.snapshot import index as module
 from store_core.snapshot.index import BrokenChainError, Index, KeyFile
+from tests.builders import patch
 from tests.store_core.queue.index_builders import ALWAYS, index_service, request, rules
 
 SIZES = rules(4, 20)
@@ -35,9 +36,7 @@ def indexed(root: Path, *keys: str) -> KeyFile:
 
 def link(file: KeyFile, number: int, previous: int) -> None:
     """Let an entry lead to another one."""
-    data = bytearray(file.path.read_bytes())
-    data[file.position(number + 1) - 4 : file.position(number + 1)] = previous.to_bytes(4, "big", signed=True)
-    file.path.write_bytes(data)
+    patch(file.path, file.position(number + 1) - 4, previous.to_bytes(4, "big", signed=True))
 
 
 @given(st.lists(st.sampled_from(KEYS), max_size=45))
@@ -93,10 +92,7 @@ def test_a_chain_that_does_not_lead_to_earlier_entries_of_its_slot_is_broken(
 def test_a_slot_that_leads_nowhere_is_broken(tmp_path: Path) -> None:
     file = indexed(tmp_path, "a")
     hashed = positive_hash(hash_code("T#a"))
-    data = bytearray(file.path.read_bytes())
-    at = INDEX_HEADER_SIZE + SLOT_SIZE * (hashed % file.slots)
-    data[at : at + SLOT_SIZE] = (10**6).to_bytes(4, "big")
-    file.path.write_bytes(data)
+    patch(file.path, INDEX_HEADER_SIZE + SLOT_SIZE * (hashed % file.slots), (10**6).to_bytes(4, "big"))
 
     with pytest.raises(BrokenChainError, match="1000000"):
         list(file.chain(hashed))

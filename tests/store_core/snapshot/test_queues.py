@@ -23,6 +23,7 @@ from store_core.queue.queue_path import QueueRules, is_light
 from store_core.queue.rocksdb_queues import BoundKey, RocksdbQueues, parse_bound_key, unit_key
 from store_core.snapshot.queues import Queues
 from store_core.snapshot.units import QueueBounds, QueueKind, TopicFilter, Units
+from tests.builders import patch
 from tests.golden_stores import UnpackedStore, newer_store, unpack_newer
 from tests.store_core.fakes import FakeClock
 from tests.store_core.files.rocksdbs import bound, bound_key, make_rocksdb, unit
@@ -75,9 +76,7 @@ def _damage(maker: QueueMaker, place: int, last: int, unit: tuple[int, int]) -> 
     if place // UNITS < last // UNITS - 2:
         return
     path = maker.directory / f"{place // UNITS * UNITS * CQ_STORE_UNIT_SIZE:020d}"
-    data = bytearray(path.read_bytes())
-    struct.pack_into(">qi", data, place % UNITS * CQ_STORE_UNIT_SIZE, *unit)
-    path.write_bytes(bytes(data))
+    patch(path, place % UNITS * CQ_STORE_UNIT_SIZE, struct.pack(">qi", *unit))
 
 
 @given(

@@ -15,6 +15,7 @@ from store_core import CorruptRecordError, SegmentVanishedError
 from store_core.format.java import hash_code, positive_hash
 from store_core.snapshot.store import Store
 from store_core.views.view import ViewOptions, plan_view
+from tests.builders import patch
 from tests.viewed_store import column, refusal, refusal_if_any, rows_of
 
 if TYPE_CHECKING:
@@ -48,9 +49,7 @@ def test_entries_are_those_in_the_files(pristine: Path) -> None:
 
 def test_a_time_that_no_table_holds_is_null_with_one_warning(store: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = files_of(store)[0]
-    data = bytearray(path.read_bytes())
-    data[:8] = (1_700_000_000_000_000).to_bytes(8)
-    path.write_bytes(data)
+    patch(path, 0, (1_700_000_000_000_000).to_bytes(8))
     entries = [row for row in rows_of(store, "index") if row["segment"] == path.name]
 
     assert {row["store_timestamp"] for row in entries} == {None}
@@ -134,8 +133,6 @@ def test_no_bytes_raise_anything_but_errors_of_a_store(
     root = tmp_path_factory.mktemp("hostile")
     directory = shutil.copytree(pristine / "index", root / "index")
     path = min(directory.iterdir())
-    content = bytearray(path.read_bytes())
-    content[at : at + len(data)] = data
-    path.write_bytes(content)
+    patch(path, at, data)
 
     assert str(path) in refusal_if_any(root, "index", str(path))

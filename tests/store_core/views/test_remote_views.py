@@ -15,6 +15,7 @@ from store_core.errors import StoreNotFoundError, UnsupportedStoreError
 from store_core.snapshot.store import Store
 from store_core.views.view import ViewOptions, plan_view
 from store_core.views.view_columns import VIEWS
+from tests.builders import patch
 from tests.golden_stores import UnpackedStore, stores_of_kind, unpack
 from tests.object_store import SECRET, Faults, ObjectStore
 from tests.stores_in_memory import in_memory
@@ -61,9 +62,7 @@ def test_views_of_a_store_that_crashed_are_those_on_disk(golden: Golden, tmp_pat
     last = read_messages(root, columns=["physical_offset", "store_size"]).read_all().to_pylist()[-1]
     torn = last["physical_offset"] + last["store_size"] // 2
     segment = max(path for path in (root / "commitlog").iterdir() if int(path.name) <= torn)
-    with segment.open("r+b") as file:
-        file.seek(torn - int(segment.name))
-        file.write(b"\xff" * 8)
+    patch(segment, torn - int(segment.name), b"\xff" * 8)
     check_equal(root, in_memory(root, "torn"), "5.3")
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from store_core import read_messages
 from store_core.format.record.scan import follow_frames
 from store_core.views import segments
-from tests.builders import SIZE_AT, LogBuilder
+from tests.builders import SIZE_AT, LogBuilder, patch
 from tests.viewed_store import column, rows_of
 
 if TYPE_CHECKING:
@@ -29,11 +29,8 @@ def write_log(root: Path, spare: int = 0) -> LogBuilder:
     return log
 
 
-def patch(root: Path, offset: int, data: bytes) -> None:
-    path = root / "commitlog" / f"{offset // SIZE * SIZE:020d}"
-    content = bytearray(path.read_bytes())
-    content[offset % SIZE : offset % SIZE + len(data)] = data
-    path.write_bytes(content)
+def overwrite(root: Path, offset: int, data: bytes) -> None:
+    patch(root / "commitlog" / f"{offset // SIZE * SIZE:020d}", offset % SIZE, data)
 
 
 @pytest.fixture
@@ -89,7 +86,7 @@ def test_preallocated_files_follow_the_last(tmp_path: Path) -> None:
 def test_damage_ends_a_segments_chain_with_its_reason(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     broken = log.records[2]
-    patch(tmp_path, broken.physical_offset + SIZE_AT, b"\x7f\xff\xff\xff")
+    overwrite(tmp_path, broken.physical_offset + SIZE_AT, b"\x7f\xff\xff\xff")
     first = rows_of(tmp_path, "segments")[0]
 
     assert (broken.physical_offset, "TORN", 2) == (first["data_end"], first["stop_reason"], first["messages"])
@@ -100,7 +97,7 @@ def test_a_torn_last_segment_is_no_end_of_the_log(tmp_path: Path) -> None:
     log = write_log(tmp_path)
     start = log.end // SIZE * SIZE
     first = next(record for record in log.records if record.physical_offset == start)
-    patch(tmp_path, start, first.encode()[:50] + bytes(SIZE - 50))
+    overwrite(tmp_path, start, first.encode()[:50] + bytes(SIZE - 50))
     found = rows_of(tmp_path, "segments")
 
     assert [f"{start - SIZE:020d}"] == [row["segment"] for row in found if row["is_last"]]
@@ -112,7 +109,7 @@ def test_counts_and_ends_are_those_of_the_chain(
 ) -> None:
     root = tmp_path_factory.mktemp("segments")
     log = write_log(root, spare=1)
-    patch(root, min(offset, log.end - 1), data[: SIZE - offset % SIZE])
+    overwrite(root, min(offset, log.end - 1), data[: SIZE - offset % SIZE])
     plan_end = read_messages(root, columns="physical_offset,store_size", mode="DROPMALFORMED").read_all().to_pylist()
     for row in rows_of(root, "segments", "segment,start_offset,messages,data_end,stop_reason,is_last"):
         content = (root / "commitlog" / row["segment"]).read_bytes()

@@ -18,7 +18,7 @@ from store_core import Store, read_messages, read_view
 from store_core.errors import CorruptRecordError, InvalidOptionError, StoreNotFoundError
 from store_core.format.columns import COLUMNS, CORRUPT_RECORD
 from store_core.views.sql import ViewDataset, options_of, sql
-from tests.builders import SIZE_AT, LogBuilder
+from tests.builders import SIZE_AT, LogBuilder, patch
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -253,9 +253,7 @@ def test_errors_of_reading_are_those_of_the_reader(tmp_path: Path) -> None:
     log = LogBuilder(4096)
     log.append_all(b"one", b"two", b"three")
     log.write(tmp_path / "store")
-    with (tmp_path / "store" / "commitlog" / f"{0:020d}").open("r+b") as file:
-        file.seek(log.records[1].physical_offset + SIZE_AT)
-        file.write(b"\x7f\xff\xff\xff")
+    patch(tmp_path / "store" / "commitlog" / f"{0:020d}", log.records[1].physical_offset + SIZE_AT, b"\x7f\xff\xff\xff")
     with pytest.raises(CorruptRecordError):
         sql("SELECT count(*) FROM messages", tmp_path / "store").read_all()
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from store_core import read_messages, read_view
 from store_core.errors import CorruptRecordError, StoreError, UnsafeSizeError
 from tests.budgets import budget
-from tests.builders import TIMER_SLOTS, TIMER_UNIT_SIZE, LogBuilder, Timer, write_timers
+from tests.builders import TIMER_SLOTS, TIMER_UNIT_SIZE, LogBuilder, Timer, patch, write_timers
 from tests.golden_stores import GoldenStore, UnpackedStore, stores_of_kind, unpack
 from tests.stores_in_memory import in_memory
 
@@ -201,9 +201,7 @@ def test_the_wheel_is_that_of_the_last_snapshot(tmp_path: Path, caplog: pytest.L
 )
 def test_a_slot_that_disagrees_with_the_log_is_named(tmp_path: Path, at: int, value: bytes, state: str) -> None:
     write_timers(tmp_path, SOME + [Timer(2000 + number, 900) for number in range(4)], 0)
-    with (tmp_path / "timerwheel").open("r+b") as wheel:
-        wheel.seek(1060 * 32 + at)
-        wheel.write(value)
+    patch(tmp_path / "timerwheel", 1060 * 32 + at, value)
 
     assert {1060: state} == {slot: each for slot, each in rows(tmp_path, "timerwheel", "slot", "state") if each != "ok"}
 
@@ -212,18 +210,14 @@ def test_a_chain_that_leads_to_itself_or_forward_is_broken(tmp_path: Path) -> No
     for number, previous in enumerate((3 * TIMER_UNIT_SIZE, 4 * TIMER_UNIT_SIZE, 7, 1 << 62)):
         root = tmp_path / str(number)
         write_timers(root, SOME, 0)
-        with (root / "timerlog" / f"{0:020d}").open("r+b") as file:
-            file.seek(3 * TIMER_UNIT_SIZE + 4)
-            file.write(struct.pack(">q", previous))
+        patch(root / "timerlog" / f"{0:020d}", 3 * TIMER_UNIT_SIZE + 4, struct.pack(">q", previous))
 
         assert (1060, "broken") in rows(root, "timerwheel", "slot", "state")
 
 
 def test_units_that_are_none_are_an_error_or_end_their_file(tmp_path: Path) -> None:
     write_timers(tmp_path, SOME, 0)
-    with (tmp_path / "timerlog" / f"{0:020d}").open("r+b") as file:
-        file.seek(3 * TIMER_UNIT_SIZE)
-        file.write(struct.pack(">i", 51))
+    patch(tmp_path / "timerlog" / f"{0:020d}", 3 * TIMER_UNIT_SIZE, struct.pack(">i", 51))
 
     with pytest.raises(CorruptRecordError, match=f"offset {3 * TIMER_UNIT_SIZE} of .*timerlog"):
         rows(tmp_path, "timerlog", "position")

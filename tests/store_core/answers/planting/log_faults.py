@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.format.layout import MagicCode
 from store_core.store.rebuild.findings import FindingKind
-from tests.store_core.answers.planting.store_copy import SOUND, Expected, Fault, Record, StoreCopy, patch
+from tests.builders import patch
+from tests.store_core.answers.planting.store_copy import SOUND, Expected, Fault, Record, StoreCopy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from store_core.format.layout import INDEX_HEADER, unit_dtype
 from store_core.store.rebuild.findings import FindingKind
-from tests.store_core.answers.planting.store_copy import Expected, Fault, IndexCopy, QueueCopy, StoreCopy, patch
+from tests.builders import patch
+from tests.store_core.answers.planting.store_copy import Expected, Fault, IndexCopy, QueueCopy, StoreCopy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

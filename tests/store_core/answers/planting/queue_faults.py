@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Final
 from store_core.format.layout import BATCH_CONSUME_QUEUE_UNIT, CONSUME_QUEUE_EXT_UNIT, unit_dtype
 from store_core.queue.consume_queue_unit import BATCH_UNIT_SIZE, CQ_STORE_UNIT_SIZE
 from store_core.store.rebuild.findings import FindingKind
-from tests.store_core.answers.planting.store_copy import SOUND, Expected, Fault, QueueCopy, StoreCopy, Unit, patch
+from tests.builders import patch
+from tests.store_core.answers.planting.store_copy import SOUND, Expected, Fault, QueueCopy, StoreCopy, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable

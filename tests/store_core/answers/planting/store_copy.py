@@ -15,6 +15,7 @@ from store_core import read_messages
 from store_core.format.layout import TRANSACTION_MASK, head_dtype
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.queue.index_format import INDEX_DTYPE, INDEX_HEADER_SIZE, SLOT_SIZE
+from tests.builders import patch
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -38,13 +39,6 @@ _COLUMNS: Final = [
     "topic", "queue_id", "queue_offset", "physical_offset", "store_size", "sys_flag", "body", "properties",
     "segment",
 ]  # fmt: skip
-
-
-def patch(file: Path, at: int, data: bytes) -> None:
-    """Overwrite some bytes of a file."""
-    with file.open("r+b") as opened:
-        opened.seek(at)
-        opened.write(data)
 
 
 class Record(NamedTuple):

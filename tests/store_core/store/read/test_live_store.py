@@ -25,7 +25,7 @@ from store_core.files.store_lock import StoreLock
 from store_core.format.record.decode import client_batch
 from store_core.store.read.follow.log_follower import ReadLimits
 from tests.budgets import budget
-from tests.builders import BODY_AT, LogBuilder, Record
+from tests.builders import BODY_AT, LogBuilder, Record, patch
 from tests.store_core.fakes import FaultyFileSystem
 from tests.store_core.store.logs import Log, message
 from tests.store_core.store.read.followed import SIZE, Followed
@@ -96,9 +96,7 @@ def test_every_state_of_a_record_that_is_being_written_gives_the_records_before_
     record = log.append(decoy, properties=properties).encode()
 
     for written in range(len(record) - len(properties)):  # with its length there, nothing proves the properties
-        with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
-            file.seek(position)
-            file.write(record[:written])
+        patch(root / "commitlog" / f"{0:020d}", position, record[:written])
         assert offsets(root) == before
         assert offsets(root, mode="PERMISSIVE") == before
 
@@ -113,9 +111,7 @@ def test_every_state_of_a_file_that_is_being_closed_gives_all_records(tmp_path: 
     blank = log.segments()[f"{0:020d}"][position : position + 8]
 
     for written in range(9):
-        with (root / "commitlog" / f"{0:020d}").open("r+b") as file:
-            file.seek(position)
-            file.write(blank[:written])
+        patch(root / "commitlog" / f"{0:020d}", position, blank[:written])
         assert offsets(root) == before
 
 
@@ -280,9 +276,7 @@ def test_a_segment_that_is_deleted_or_replaced_is_read_to_its_end(root: Path) ->
 
 def test_a_segment_whose_bytes_become_a_hole_is_damage(root: Path) -> None:
     expected = read_messages(root).read_all().num_rows
-    with first_segment(root).open("r+b") as file:
-        file.seek(SEGMENT // 2)
-        file.write(bytes(SEGMENT // 4))
+    patch(first_segment(root), SEGMENT // 2, bytes(SEGMENT // 4))
     found = read_messages(root, mode="PERMISSIVE", columns=["physical_offset", "_corrupt_record"]).read_all()
     damaged = found.filter(found["_corrupt_record"].is_valid())
 

@@ -12,6 +12,7 @@ import pytest
 from store_core import Store, read_messages, read_view, sql
 from store_core.errors import CorruptRecordError, StoreNotFoundError
 from store_core.views.view_names import VIEW_PLANS
+from tests.builders import MAGIC_AT, patch
 from tests.golden_stores import find_golden_store, unpack
 from tests.store_core.command.calls import call
 from tests.stores_in_memory import in_memory
@@ -111,10 +112,7 @@ def test_damage_in_one_store_is_an_error_that_names_it_after_the_rows_before(
     stores: list[Path], tmp_path: Path
 ) -> None:
     broken = shutil.copytree(stores[1], tmp_path / "broken")
-    segment = broken / "commitlog" / f"{0:020d}"
-    data = bytearray(segment.read_bytes())
-    data[4:8] = b"\0\1\2\3"
-    segment.write_bytes(data)
+    patch(broken / "commitlog" / f"{0:020d}", MAGIC_AT, b"\0\1\2\3")
     reader = read_messages([stores[0], broken])
     rows = 0
 

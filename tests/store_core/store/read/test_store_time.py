@@ -254,9 +254,8 @@ def log_of(times: list[int]) -> LogBuilder:
     return log
 
 
-def offsets_before(root: Path, **options: object) -> list[int]:
-    found = read_messages(root, columns=["physical_offset"], **options).read_all()  # type: ignore[arg-type]
-    return list(found["physical_offset"].to_pylist())
+def offsets(store: Path, **options: Any) -> list[int]:  # noqa: ANN401 -- of `read_messages`
+    return read_messages(store, columns=["physical_offset"], **options).read_all().column(0).to_pylist()  # type: ignore[no-any-return]
 
 
 @budget(0.3)
@@ -277,7 +276,7 @@ def test_the_rows_are_those_before_the_first_record_of_that_time(
 
     after = log.records[len(there) :]
     assert (after[0].physical_offset if after else None) == log_end_at(root, time)
-    assert offsets_before(root, as_of=time, topic=topic) == [
+    assert offsets(root, as_of=time, topic=topic) == [
         record.physical_offset for record in there if topic in (None, record.topic)
     ]
 
@@ -288,7 +287,7 @@ def test_a_plan_is_as_of_a_time_of_the_log_that_the_configuration_names(tmp_path
     config.write_text(f"storePathRootDir={tmp_path}\nstorePathCommitLog={tmp_path / 'elsewhere' / 'commitlog'}\n")
     time = FIRST_STORE_TIMESTAMP + 2 * SECOND
 
-    assert 2 == len(offsets_before(tmp_path, as_of=time, config=config))
+    assert 2 == len(offsets(tmp_path, as_of=time, config=config))
     assert "1 file" in str(explain(tmp_path, as_of=time, config=config))
 
 
@@ -319,10 +318,6 @@ def log_at(times: list[int], root: Path, preallocated: int = 1) -> Path:
     for time in times:
         log.append(b"x" * 300, store_timestamp=FIRST_STORE_TIMESTAMP + time)
     return log.write(root, preallocated=preallocated)
-
-
-def offsets(store: Path, **options: Any) -> list[int]:  # noqa: ANN401 -- of `read_messages`
-    return read_messages(store, columns=["physical_offset"], **options).read_all().column(0).to_pylist()  # type: ignore[no-any-return]
 
 
 @budget(0.5)

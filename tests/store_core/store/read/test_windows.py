@@ -21,7 +21,7 @@ from store_core.format.columnar import chain
 from store_core.store.read import message_reader
 from store_core.store.read import picks as picked_records
 from store_core.store.read.picks import NO_QUEUE, Picks, PickWindows
-from tests.builders import BODY_LENGTH_AT, MAGIC_AT, LogBuilder
+from tests.builders import BODY_LENGTH_AT, MAGIC_AT, SIZE_AT, LogBuilder, patch
 from tests.dledger_logs import DLedgerLog
 from tests.store_core.store.read.test_remote_stores import MODES, damaged, outcome
 
@@ -147,8 +147,7 @@ def test_a_row_for_damage_has_all_of_its_bytes(at: int, tmp_path: Path) -> None:
 def test_a_size_that_its_lengths_do_not_prove_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chunks = noted_chunks(monkeypatch)
     path = small_log(tmp_path)
-    with path.open("r+b") as file:
-        file.write((60_000).to_bytes(4, "big"))
+    patch(path, SIZE_AT, (60_000).to_bytes(4, "big"))
     read_messages(tmp_path, columns=["topic"], mode="DROPMALFORMED").read_all()
 
     assert max(chunks) <= 2 << 12  # a window with the head behind it
