@@ -38,45 +38,47 @@ def selected(values: Mapping[str, Sequence[object]], **options: object) -> list[
     return [row for row, kept in enumerate(row_filter.select(batch, OFFSETS[: batch.num_rows]).tolist()) if kept]
 
 
-@pytest.mark.parametrize(("pattern", "rows"), [("or.*", [0, 2]), ("or", []), ("(?i)ORDERS", [0]), (".*", [0, 1, 2])])
-def test_a_pattern_matches_the_whole_topic(pattern: str, rows: list[int]) -> None:
-    assert selected({"topic": ["orders", "my orders", "orders2"]}, topics_pattern=pattern) == rows
-
-
-def test_tags_match_exactly_and_no_tag_matches_none() -> None:
-    assert selected({"tags": ["TagA", None, "TagB", "TagA || TagB", "taga", ""]}, tag="TagA || TagB") == [0, 2]
-
-
-def test_a_key_is_one_of_the_keys_or_the_unique_key() -> None:
-    keys = [["k1", "k2"], None, ["k1 k2"], [], ["k2"], None]
-    unique = [None, "k2", None, None, "k2", "k3"]
-
-    assert selected({"keys": keys, "unique_key": unique, "uniq_msg_id": unique}, key="k2") == [0, 1, 4]
-
-
 NOT_TYPE, PREPARED, COMMIT, ROLLBACK = 0x00, 0x04, 0x08, 0x0C
+TOPICS: Columns = {"topic": ["orders", "my orders", "orders2"]}
+TAGS: Columns = {"tags": ["TagA", None, "TagB", "TagA || TagB", "taga", ""]}
+FLAGS: Columns = {"sys_flag": [NOT_TYPE, NOT_TYPE, NOT_TYPE, PREPARED, COMMIT | 0x01, ROLLBACK, NOT_TYPE]}
+CONSUMED: Columns = {"tags": ["A", "B", None, "A", "A", "C", "A || C"], **FLAGS}
+MAPS: Columns = {
+    "properties": [list(row.items()) for row in ({"a": "6"}, {"a": "5"}, {}, {"a": "x"}, {"a": "7"}, {"a": "8"})],
+    "sys_flag": [*[NOT_TYPE] * 5, PREPARED],
+}
+KEYS: Columns = {
+    "keys": [["k1", "k2"], None, ["k1 k2"], [], ["k2"], None],
+    "unique_key": [None, "k2", None, None, "k2", "k3"],
+    "uniq_msg_id": [None, "k2", None, None, "k2", "k3"],
+}
+UNIQUE_KEYS: Columns = {"unique_key": ["B", "B", "A", None], "uniq_msg_id": ["A", "C", "A", None]}
+LAST = {"t": {0: 2**63 - 1}}
+PLACES: Columns = {"topic": ["t"] * 2, "queue_id": [0] * 2, "queue_offset": [2**63 - 1, 0]}
 
 
-def test_a_consumer_of_tags_gets_those_that_are_in_a_queue() -> None:
-    values: Columns = {
-        "tags": ["A", "B", None, "A", "A", "C", "A || C"],
-        "sys_flag": [NOT_TYPE, NOT_TYPE, NOT_TYPE, PREPARED, COMMIT | 0x01, ROLLBACK, NOT_TYPE],
-    }
-
-    assert selected(values, filter="A || C") == [0, 4]
-    assert selected(values, filter=" || ") == []
-    assert selected({"sys_flag": values["sys_flag"]}, filter="*") == [0, 1, 2, 4, 6]
-
-
-def test_a_consumer_of_an_expression_gets_those_it_is_true_for() -> None:
-    rows = [{"a": "6"}, {"a": "5"}, {}, {"a": "x"}, {"a": "7"}, {"a": "8"}]
-    values: Columns = {
-        "properties": [list(row.items()) for row in rows],
-        "sys_flag": [NOT_TYPE, NOT_TYPE, NOT_TYPE, NOT_TYPE, NOT_TYPE, PREPARED],
-    }
-
-    assert selected(values, filter="a > 5", filter_type="SQL92") == [0, 4]
-    assert selected(values, filter="a > 5 OR TRUE", filter_type="sql92") == [0, 1, 2, 4]
+@pytest.mark.parametrize(
+    ("values", "options", "rows"),
+    [
+        pytest.param(TOPICS, {"topics_pattern": "or.*"}, [0, 2], id="a pattern"),
+        pytest.param(TOPICS, {"topics_pattern": "or"}, [], id="a pattern matches the whole topic"),
+        pytest.param(TOPICS, {"topics_pattern": "(?i)ORDERS"}, [0], id="a pattern in any case"),
+        pytest.param(TOPICS, {"topics_pattern": ".*"}, [0, 1, 2], id="a pattern of all"),
+        pytest.param(TAGS, {"tag": "TagA || TagB"}, [0, 2], id="tags match exactly, and no tag matches none"),
+        pytest.param(KEYS, {"key": "k2"}, [0, 1, 4], id="a key is one of the keys or the unique key"),
+        pytest.param(UNIQUE_KEYS, {"unique_key": "A"}, [0, 2], id="a unique key is the first one of a batch"),
+        pytest.param(UNIQUE_KEYS, {"unique_key": "B"}, [0, 1], id="or the last one"),
+        pytest.param(CONSUMED, {"filter": "A || C"}, [0, 4], id="a consumer of tags gets those that are in a queue"),
+        pytest.param(CONSUMED, {"filter": " || "}, [], id="a consumer of no tags"),
+        pytest.param(FLAGS, {"filter": "*"}, [0, 1, 2, 4, 6], id="a consumer of all tags"),
+        pytest.param(MAPS, {"filter": "a > 5", "filter_type": "SQL92"}, [0, 4], id="what an expression is true for"),
+        pytest.param(MAPS, {"filter": "a > 5 OR TRUE", "filter_type": "sql92"}, [0, 1, 2, 4], id="or true"),
+        pytest.param(PLACES, {"ending_offsets": LAST}, [1], id="an end can be the last offset there is"),
+        pytest.param(PLACES, {"starting_offsets": LAST}, [0], id="a start can be the last offset there is"),
+    ],
+)
+def test_what_is_asked_for_is_selected(values: Columns, options: dict[str, Any], rows: list[int]) -> None:
+    assert selected(values, **options) == rows
 
 
 def test_an_expression_is_evaluated_on_the_rows_that_all_else_leaves() -> None:
@@ -91,20 +93,6 @@ def test_an_expression_is_evaluated_on_the_rows_that_all_else_leaves() -> None:
     row_filter.select(batch, OFFSETS[10:14])
     assert row_filter.error_count == 2
     assert row_filter.first_error == "at offset 101, property a: expected a whole number of 32 bits, found 'x'"
-
-
-def test_a_bound_can_be_the_last_offset_there_is() -> None:
-    values: Columns = {"topic": ["t"] * 2, "queue_id": [0] * 2, "queue_offset": [2**63 - 1, 0]}
-
-    assert selected(values, ending_offsets={"t": {0: 2**63 - 1}}) == [1]
-    assert selected(values, starting_offsets={"t": {0: 2**63 - 1}}) == [0]
-
-
-def test_a_unique_key_is_the_last_one_or_the_first() -> None:
-    columns = {"unique_key": ["B", "B", "A", None], "uniq_msg_id": ["A", "C", "A", None]}
-
-    assert selected(columns, unique_key="A") == [0, 2]
-    assert selected(columns, unique_key="B") == [0, 1]
 
 
 @pytest.fixture
