@@ -39,10 +39,13 @@ from tests.store_core.store.read.lookup_stores import (
     stored_queues,
     write_queues,
 )
+from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("no_pauses", "few_bytes")
 
 
 @pytest.fixture(scope="module", params=[0, 2], ids=["pure", "mixed"])
@@ -54,9 +57,10 @@ def dledger_store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempP
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_dledger_log_is_looked_up(dledger_store: Path, options: dict[str, Any]) -> None:
-    plan = same_as_scan(dledger_store, **options)
+    places = dledger_store, in_memory(dledger_store, "dledger")
+    plan, elsewhere = (same_as_scan(dledger_store, at, **options) for at in places)
 
-    assert plan.explanation.plan == "queues"
+    assert plan.explanation.plan == elsewhere.explanation.plan == "queues"
     assert all(part.picks is not None for part in plan.ranges[:-1])  # the log is scanned behind the last unit
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look-ups of keys return the rows of a scan, or `check` has a finding."""
+"""Look-ups of keys return the rows of a scan, or `check` has a finding, wherever the store is."""
 
 from __future__ import annotations
 
@@ -28,9 +28,12 @@ from tests.store_core.store.read.lookup_stores import (
     write_index,
     write_queues,
 )
+from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+pytestmark = pytest.mark.usefixtures("no_pauses", "few_bytes")
 
 
 @pytest.fixture(scope="module")
@@ -43,10 +46,12 @@ def stores(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, LogBuilder, 
 
 def test_keys_of_a_sound_store_are_looked_up(stores: tuple[Path, LogBuilder, Path]) -> None:
     root, log, _ = stores
+    url = in_memory(root, "keys")
 
     for options in questions(log):
-        explained = same_as_scan(root, **options).explanation
-        assert explained.plan == "index", explained
+        for at in (root, url):
+            explained = same_as_scan(root, at, **options).explanation
+            assert explained.plan == "index", explained
 
 
 def test_a_message_of_a_batch_is_found_by_either_unique_key(tmp_path: Path) -> None:
@@ -110,6 +115,8 @@ def test_without_an_index_a_key_is_searched_in_the_log(tmp_path: Path) -> None:
 def test_without_queues_the_index_is_used_for_a_topic(tmp_path: Path) -> None:
     """Entries are of a key of a topic, and only queues name all topics."""
     keyed_store(tmp_path)
+    shutil.rmtree(tmp_path / "consumequeue" / "t1")
+    assert same_as_scan(tmp_path, key="shared1", topic="t1").explanation.plan == "index"
     shutil.rmtree(tmp_path / "consumequeue")
 
     assert same_as_scan(tmp_path, key="k11", topic="t1").explanation.plan == "index"
@@ -126,13 +133,6 @@ def test_records_that_no_entry_names_are_read(tmp_path: Path) -> None:
 
     assert same_as_scan(tmp_path, key="newest").explanation.plan == "index"
     assert read_messages(tmp_path, key="newest").read_all().num_rows == 1
-
-
-def test_a_topic_that_lost_its_queues_is_found_by_its_name(tmp_path: Path) -> None:
-    keyed_store(tmp_path)
-    shutil.rmtree(tmp_path / "consumequeue" / "t1")
-
-    assert same_as_scan(tmp_path, key="shared1", topic="t1").explanation.plan == "index"
 
 
 def test_what_no_index_file_covers_is_scanned(tmp_path: Path) -> None:
@@ -179,8 +179,10 @@ def test_lying_index_files_give_sound_rows_and_lack_none_without_a_finding(
     root = tmp_path_factory.getbasetemp() / "lying-index"
     drawn = lying_copy(sound, root, seed, lies, lambda copy, drawn: lie_in_index(copy, other, drawn))
 
-    for options in drawn.sample(questions(log), 3):
+    asked = drawn.sample(questions(log), 3)
+    for options in asked:
         keeps_the_promise(root, **options)
+    keeps_the_promise(root, in_memory(root, "lying-index"), **asked[0])
 
 
 @pytest.mark.parametrize("seed", range(4))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Look-ups by queues return the rows of a scan, or `check` has a finding."""
+"""Look-ups by queues return the rows of a scan, or `check` has a finding, wherever the store is."""
 
 from __future__ import annotations
 
@@ -33,11 +33,15 @@ from tests.store_core.store.read.lookup_stores import (
     small_store,
     write_queues,
 )
+from tests.stores_in_memory import in_memory
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from tests.golden_stores import UnpackedStore
+
+pytestmark = pytest.mark.usefixtures("no_pauses", "few_bytes")
 
 
 @pytest.fixture(scope="module")
@@ -49,9 +53,9 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_a_sound_store_is_looked_up(store: Path, options: dict[str, Any]) -> None:
-    plan = same_as_scan(store, **options)
+    plan, elsewhere = (same_as_scan(store, at, **options) for at in (store, in_memory(store, "queues")))
 
-    assert plan.explanation.plan == "queues"
+    assert plan.explanation.plan == elsewhere.explanation.plan == "queues"
     assert all(part.picks is not None for part in plan.ranges[:-1])  # the log is scanned behind the last unit
 
 
@@ -102,21 +106,6 @@ def test_a_queue_whose_file_has_the_name_of_no_unit_is_scanned_for(tmp_path: Pat
     assert "no unit of a queue begins at byte 7" in explanation.why
 
 
-def test_a_unit_of_another_record_is_found_out_in_every_segment(tmp_path: Path) -> None:
-    """A unit leads to a record of another queue, so that its range is scanned."""
-    small_store(tmp_path)
-    first, other = (tmp_path / "consumequeue" / name / "0" / f"{0:020d}" for name in ("t1", "t2"))
-    units, others = bytearray(first.read_bytes()), bytearray(other.read_bytes())
-    at = 2 * UNIT.size
-    units[at : at + UNIT.size], others[at : at + UNIT.size] = others[at : at + UNIT.size], units[at : at + UNIT.size]
-    first.write_bytes(units)
-    other.write_bytes(others)
-
-    for topic in ("t1", "t2"):
-        plan = same_as_scan(tmp_path, topic=topic)
-        assert "can't be" in plan.explanation.why or plan.explanation.plan == "queues"
-
-
 @budget(0.4)
 @given(seed=st.integers(0, 2**32), lies=st.integers(1, 4))
 def test_lying_queues_give_sound_rows_and_lack_none_without_a_finding(
@@ -125,8 +114,10 @@ def test_lying_queues_give_sound_rows_and_lack_none_without_a_finding(
     root = tmp_path_factory.getbasetemp() / "lying"
     drawn = lying_copy(store, root, seed, lies, lie_in_queues)
 
-    for options in drawn.sample(OPTIONS, 3):
+    asked = drawn.sample(OPTIONS, 3)
+    for options in asked:
         keeps_the_promise(root, **options)
+    keeps_the_promise(root, in_memory(root, "lying"), **asked[0])
 
 
 def test_after_an_unclean_end_the_log_is_scanned_from_where_a_recovery_would_begin(tmp_path: Path) -> None:
@@ -161,6 +152,23 @@ def test_golden_stores_are_looked_up_as_they_are_scanned(golden_store: UnpackedS
         keeps_the_promise(golden_store.root, release=golden_store.golden.release, **options)
 
 
+@pytest.mark.golden
+@pytest.mark.parametrize("name", ["4.9.7/tx", "5.3.3/bcq", "5.3.3/propcrc"])
+def test_a_golden_store_elsewhere_is_looked_up(name: str, golden: Callable[[str], UnpackedStore]) -> None:
+    _check_elsewhere(golden(name), 2)
+
+
+@pytest.mark.soak
+def test_every_golden_store_elsewhere_is_looked_up(golden_store: UnpackedStore) -> None:
+    _check_elsewhere(golden_store, 6)
+
+
+def _check_elsewhere(store: UnpackedStore, most: int) -> None:
+    url, drawn = in_memory(store.root, "golden"), random.Random(store.golden.name)  # noqa: S311 -- reproducible
+    for options in questions_about(store.root, drawn, most):
+        keeps_the_promise(store.root, url, release=store.golden.release, **options)
+
+
 def test_a_message_id_is_checked_and_found_in_any_case(tmp_path: Path) -> None:
     log = small_store(tmp_path)
     ids = read_messages(tmp_path, columns=["msg_id"]).read_all()["msg_id"].to_pylist()
@@ -181,6 +189,9 @@ def test_a_position_is_proven_by_the_unit_of_its_own_queue(tmp_path: Path) -> No
         is_queued = record.body != b"gone"
         assert [is_queued] == [part.picks is not None for part in plan.ranges]
         assert is_queued == ("has a unit for it" in plan.explanation.why)
+    url = in_memory(tmp_path, "positions")
+    for position in (record.physical_offset + at for record in log.records[::9] for at in (0, 1)):
+        assert same_as_scan(tmp_path, url, physical_offset=position).explanation.plan == "position"
 
 
 def test_no_position_inside_a_record_is_one(tmp_path: Path) -> None:
@@ -248,7 +259,10 @@ _STEP: Final = 16
 def _look_up(archive: Path, directory: Path) -> set[str]:
     root = unpack_damaged(archive, directory) / "store"
     drawn = random.Random(archive.name)  # noqa: S311 -- reproducible
-    return {keeps_the_promise(root, **options) for options in questions_about(root, drawn, 2)}
+    url, asked = in_memory(root, archive.name), questions_about(root, drawn, 2)
+    for options in asked[::2]:
+        keeps_the_promise(root, url, **options)
+    return {keeps_the_promise(root, **options) for options in asked}
 
 
 @pytest.mark.golden
