@@ -147,6 +147,13 @@ class ObjectStore:
         """Put an object into the server without a request, for tests that need many or odd ones."""
         _kept().put_object(self.bucket, key, data)
 
+    def place_all(self, directory: Path, name: str) -> str:
+        """Put the files of a directory into the server in this way, and return its URL."""
+        for path in directory.rglob("*"):
+            if path.is_file():
+                self.place(f"{name}/{path.relative_to(directory)}", path.read_bytes())
+        return f"s3://{self.bucket}/{name}"
+
     def _arguments(self) -> dict[str, str]:
         return {
             "access_key": _USER,

@@ -204,6 +204,7 @@ def test_parts_and_damage_are_notes_and_no_errors(golden: Golden, tmp_path: Path
     shutil.rmtree(root / "commitlog")
     without = told(root)
     assert ("the log", 0) == (without["missing"][0], without["segments"])
+    assert "copy of a part" in without["kinds"]
     assert first.name == "0" * 20
 
 

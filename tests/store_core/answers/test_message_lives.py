@@ -12,7 +12,6 @@ import pytest
 from store_core import DefaultMessageStore, MessageStoreConfig
 from store_core.answers import (
     DeadLettersReport,
-    Trace,
     TraceReport,
     Transactions,
     TransactionsReport,
@@ -35,7 +34,6 @@ from tests.life_logs import BEGIN, LifeLog, message_id, write_config
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from store_core.store.process_pool import ProcessPool
     from tests.golden_stores import Golden
 
 
@@ -219,20 +217,6 @@ def test_only_a_damaged_log_is_scanned_for_what_is_left_after_damage(
     assert is_damaged == (ReadMode.DROPMALFORMED in modes)
 
 
-def test_the_index_and_a_pool_change_nothing(log: LifeLog, tmp_path: Path, pool: ProcessPool) -> None:
-    for number in range(20):
-        failed(log, f"k{number}")
-    root = log.write(tmp_path)
-    scanned = trace(root, "k7").to_json()
-    config: dict[str, Any] = {"mapped_file_size_commit_log": 4096, "mapped_file_size_consume_queue": 200}
-    with DefaultMessageStore.open(root, MessageStoreConfig(max_hash_slot_num=100, max_index_num=1000, **config)):
-        pass
-    pooled = Trace("k7").on(pool, Store(root)).to_json()
-
-    assert scanned == pooled == trace(root, "k7").to_json()
-    assert len(FAILED) == scanned["records"]
-
-
 LIMITS = {"subscriptionGroupTable": {"billing": {"groupName": "billing", "retryMaxTimes": 16}}}
 
 
@@ -243,18 +227,6 @@ def letters_of(root: Path, **options: Any) -> DeadLettersReport:  # noqa: ANN401
 def column(report: DeadLettersReport, name: str) -> list[Any]:
     values: list[Any] = report.tables["letters"][name].to_pylist()
     return values
-
-
-def test_letters_are_joined_to_their_first_messages(log: LifeLog, tmp_path: Path) -> None:
-    log.send("before")
-    sent = log.send("a", queue_id=2)
-    log.dead(sent, "a", "billing", 17)
-    report = letters_of(log.write(tmp_path))
-
-    assert (["here"], ["orders/2/0"]) == (column(report, "origin"), column(report, "origin_message"))
-    assert [sent.physical_offset] == column(report, "origin_offset")
-    assert (Verdict.FINDINGS, 1, 1) == (report.verdict, report.found.letters, report.found.here)
-    assert "%DLQ%billing/0/0" in report.to_text(200)
 
 
 def test_a_first_message_that_is_not_there_says_why(tmp_path: Path) -> None:
@@ -321,6 +293,7 @@ def test_groups_can_be_chosen_and_rows_cut(log: LifeLog, tmp_path: Path) -> None
         letters_of(root, group=("two",), rows=1).tables["letters"].num_rows,
     )
     assert "two" in letters_of(root).to_html()
+    assert "%DLQ%two/0/0" in letters_of(root).to_text(200)
     assert Verdict.CLEAN is letters_of(root, group=("none",)).verdict
 
 

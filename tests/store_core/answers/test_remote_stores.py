@@ -25,7 +25,6 @@ from store_core import (
     store_at,
 )
 from store_core.answers import (
-    check,
     export,
     plan_repair,
     prove,
@@ -96,20 +95,6 @@ def test_a_check_by_url_reads_the_extensions_of_queues(tmp_path: Path) -> None:
             store.put_message(Message("orders", b"body", properties={"TAGS": "paid"}))
     assert [each for each in (root / "consumequeue_ext").rglob("*") if each.is_file()]
     assert answer_of("check", root) == answer_of("check", in_memory(root, "extended"))
-
-
-def test_a_check_survives_faults_and_shows_no_secret(
-    server: ObjectStore, golden: Golden, log: pytest.LogCaptureFixture
-) -> None:
-    root = golden("5.3.3/tx").root
-    url = server.upload(root, "checked")
-    server.faults = Faults(every=10)
-    report = check(store_at(url, server.settings))
-    server.forget()
-
-    assert check(root).to_json()["digest"] == report.to_json()["digest"]
-    assert SECRET not in log.text
-    assert SECRET not in f"{report.to_json()}{report.to_text()}{report.to_html()}"
 
 
 def test_exports_read_a_url_into_a_local_directory(server: ObjectStore, golden: Golden, tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from store_core import (
     MessageStoreConfig,
     SegmentLayoutError,
     StoreAccessError,
-    StoreNotFoundError,
     read_messages,
 )
 from store_core.answers import recover
@@ -32,13 +31,6 @@ if TYPE_CHECKING:
 GOLDEN: Final = Path(__file__).parents[2] / "golden"
 
 SMALL = MessageStoreConfig(mapped_file_size_commit_log=4096)
-
-
-def test_a_directory_without_any_part_of_a_store_is_no_store(tmp_path: Path) -> None:
-    store = LogBuilder().write(tmp_path / "above" / "store")
-
-    with pytest.raises(StoreNotFoundError, match=f"A store may be at {store}"):
-        recover(tmp_path / "above", config=SMALL)
 
 
 def test_a_part_of_a_store_is_told_with_its_root(tmp_path: Path) -> None:
@@ -57,18 +49,6 @@ def test_one_release_is_told_in_the_words_of_its_recovery(tmp_path: Path) -> Non
     assert str(DefaultMessageStore.dry_run(store, SMALL)).split("\n")[0] == report.lines[1]
     assert not report.found.truncated_messages
     assert not report.plots
-
-
-def test_a_store_that_is_refused_has_no_log_end(tmp_path: Path) -> None:
-    log = LogBuilder()
-    log.append_all(b"one", b"two")
-    report = recover(log.write(tmp_path / "store"), config=MessageStoreConfig(mapped_file_size_commit_log=8192))
-    (row,) = report.tables["releases"].to_pylist()
-
-    assert Verdict.REFUSED is report.verdict
-    assert (None, None) == (row["log_end"], row["truncated_messages"])
-    assert row["refusal"]
-    assert row["refusal"] in report.to_html()
 
 
 # ---- what RocketMQ makes of it, as the real releases did

@@ -25,7 +25,6 @@ from store_core.answers.report import Verdict
 from store_core.answers.store_producers import buckets_of, percentiles
 from store_core.errors import InvalidOptionError
 from tests.builders import LogBuilder, Record, in_batch
-from tests.life_logs import write_config
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -82,28 +81,6 @@ def test_totals_are_those_of_a_plain_count(tmp_path: Path, engine: Engine, monke
     assert (90, sum(counted(store, ["topic"]).values())) == (report.found.messages, report.found.bytes)
     assert Verdict.CLEAN is report.verdict
     assert datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC) == report.tables["topics"]["oldest"][0].as_py()
-
-
-def test_topics_are_dead_by_their_name_or_because_the_broker_does_not_have_them(tmp_path: Path) -> None:
-    store = billed_log().write(tmp_path)
-    unknown = bill(store)
-    write_config(store, topics={"topicConfigTable": {name: {"topicName": name} for name in ("orders", "empty")}})
-    report = bill(store)
-
-    kinds = {row["topic"]: (row["kind"], row["is_overhead"]) for row in report.tables["topics"].to_pylist()}
-    assert {
-        "orders": ("application", False),
-        "old": ("unconfigured", True),
-        "%RETRY%billing": ("retry", True),
-        "%DLQ%billing": ("dead_letter", True),
-        "RMQ_SYS_TRACE_TOPIC": ("trace", True),
-    } == kinds
-    assert report.found.bytes - counted(store, ["topic"])["orders",] == report.found.overhead_bytes
-    assert {"application": 1, "unconfigured": 1, "retry": 1, "dead_letter": 1, "trace": 1} == {
-        row["kind"]: row["topics"] for row in report.tables["kinds"].to_pylist()
-    }
-    assert "old" not in [row["topic"] for row in unknown.tables["topics"].to_pylist() if row["is_overhead"]]
-    assert "has no config/topics.json" in unknown.to_text(200)
 
 
 def test_a_topic_costs_the_segments_that_have_nothing_else_and_those_that_its_bytes_fill(tmp_path: Path) -> None:
@@ -256,20 +233,6 @@ def sends_of(store: Path) -> list[dict[str, Any]]:
     return [row | {"properties": dict(row["properties"])} for row in rows]
 
 
-def test_sound_sends_are_no_findings(log: LogBuilder, tmp_path: Path) -> None:
-    report = producers(log.write(tmp_path))
-    found = report.found
-
-    assert Verdict.CLEAN is report.verdict
-    assert (40, 40, 40, 40) == (found.messages, found.sends, found.unique_keys, found.sharding_keys)
-    assert [{"host": "10.1.2.3", "sends": 40, "ahead": 0, "least": 7, "p1": 7, "p50": 7, "p99": 7, "most": 7}] == (
-        report.tables["hosts"].to_pylist()
-    )
-    sizes = sorted(record.size for record in log.records)
-    (row,) = report.tables["sizes"].to_pylist()
-    assert (sizes[0], sizes[19], sizes[-1]) == (row["least"], row["p50"], row["most"])
-
-
 def test_duplicates_and_inversions_are_those_of_a_plain_comparison(
     tmp_path: Path, engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,17 +326,6 @@ def test_copies_that_a_broker_made_are_no_sends(
 
     assert (41, 40, 0) == (report.found.messages, report.found.sends, report.found.duplicate_keys)
     assert 7 == report.tables["hosts"]["most"][0].as_py()
-
-
-@pytest.mark.parametrize("topic", ["SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer", "RMQ_SYS_TRANS_HALF_TOPIC"])
-def test_a_message_that_waits_is_a_send(log: LogBuilder, topic: str, tmp_path: Path) -> None:
-    send(log, 3, topic=topic, properties={"REAL_TOPIC": "orders"})
-    report = producers(log.write(tmp_path))
-
-    assert (41, 1) == (report.found.sends, report.found.duplicate_keys)
-    assert [("K0003", 2, "orders")] == [
-        (row["unique_key"], row["sends"], row["topic"]) for row in report.tables["duplicates"].to_pylist()
-    ]
 
 
 numbers = st.one_of(st.integers(-300, 300), st.integers(-(1 << 40), 1 << 40), st.integers(-(1 << 63), (1 << 63) - 1))

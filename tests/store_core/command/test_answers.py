@@ -17,9 +17,7 @@ from store_core.command.console import Console
 from store_core.command.exit_code import ExitCode
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.format.release import RELEASES
 from tests.builders import LogBuilder, Record
-from tests.life_logs import LifeLog
 from tests.store_core.command.calls import call
 from tests.viewed_store import make_viewed_store, write_config
 
@@ -54,17 +52,6 @@ def test_tables_are_narrowed_on_a_terminal_and_by_columns_only(tmp_path: Path) -
     assert max(map(len, wide.splitlines())) > max(map(len, narrow[0].splitlines()))
 
 
-def test_an_export_is_written_once_and_proved(store: Path, tmp_path: Path) -> None:
-    lake = tmp_path / "lake"
-    first, again = (call("export", store, "--into", lake, "--json") for _ in range(2))
-
-    assert (ExitCode.DONE, 40) == (first.code, first.rows[0]["messages"])
-    assert (ExitCode.DONE, None) == (again.code, again.rows[0]["number"])
-    assert "nothing differs" in call("export", store, "--into", lake, "--prove").text
-    next(lake.glob("topic=*/*/*.parquet")).unlink()
-    assert ExitCode.FINDINGS == call("export", store, "--into", lake, "--prove").code
-
-
 def test_a_key_that_no_message_has_is_wrong_usage_and_one_redacted_before_is_not(tmp_path: Path) -> None:
     log = LogBuilder()
     log.append(b"secret", properties={"KEYS": "k1 k2"})
@@ -76,18 +63,6 @@ def test_a_key_that_no_message_has_is_wrong_usage_and_one_redacted_before_is_not
     assert "'k3'" in unknown.errors
     assert ExitCode.DONE == call("redact", store, "--into", copy, "--key", "k2").code
     assert ExitCode.DONE == call("redact", copy, "--into", tmp_path / "again", "--key", "k2").code
-
-
-def test_trace_ends_with_1_for_a_dead_letter_and_with_2_for_nothing(tmp_path: Path) -> None:
-    log = LifeLog()
-    log.dead(log.send("a"), "a", "billing")
-    log.send("b")
-    store = log.write(tmp_path)
-    dead = call("trace", store, "a", "--json")
-
-    assert (ExitCode.FINDINGS, "commitlog-trace/1", 2) == (dead.code, dead.rows[0]["schema"], dead.rows[0]["records"])
-    assert ExitCode.DONE == call("trace", store, "b", "--as", "key").code
-    assert ExitCode.USAGE == call("trace", store, "c").code
 
 
 @pytest.fixture
@@ -252,17 +227,6 @@ def test_messages_that_would_be_truncated_are_listed(torn: Path, config: Path, t
     assert f"{MESSAGES - 1} sound messages would be truncated" in page.read_text()
     assert any(line.endswith("more, which the JSON has") for line in call(*words).lines)
     assert MESSAGES - 1 == sum("key-" in line for line in call(*words, "--messages").lines)
-
-
-def test_a_message_says_which_releases_truncate_it(torn: Path, config: Path) -> None:
-    (report,) = call("recover", torn, "--dry-run", "--config", config, "--json", "--release=all").rows
-    tables = report["tables"]
-    counts = {row["release"]: row["truncated_messages"] for row in tables["releases"]}
-
-    assert MESSAGES - 1 == max(counts.values())
-    for row in tables["messages"]:
-        ends = {each["release"]: each["log_end"] for each in tables["releases"]}
-        assert [name for name in RELEASES if row["physical_offset"] >= ends[name]] == row["truncated_by"]
 
 
 def test_without_dry_run_it_is_wrong_usage(closed: Path) -> None:

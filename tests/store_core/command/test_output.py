@@ -45,11 +45,14 @@ BOLD = "\x1b[1m"
     ("name", "begins"),
     [("x.csv", b"topic,queue_id,"), ("x.jsonl", b'{"topic": '), ("x.ndjson", b'{"topic": '),
      ("x.parquet", b"PAR1"), ("x.arrow", b"\xff\xff\xff\xff"), ("x.txt", b"store_timestamp  "),
-     ("x", b"store_timestamp  ")],
+     ("x", b"store_timestamp  "), ("x.log --format=csv", b"topic,queue_id,")],
 )  # fmt: skip
-def test_a_file_has_the_format_of_its_suffix(store: Path, tmp_path: Path, name: str, begins: bytes) -> None:
+def test_a_file_has_the_format_of_its_suffix_or_the_one_that_is_given(
+    store: Path, tmp_path: Path, name: str, begins: bytes
+) -> None:
+    name, *form = name.split()
     target = tmp_path / name
-    called = call("cat", store, "-o", target)
+    called = call("cat", store, "-o", target, *form)
 
     assert (ExitCode.DONE, b"") == (called.code, called.data)
     assert target.read_bytes().startswith(begins)
@@ -68,33 +71,27 @@ def test_a_suffix_of_no_format_is_refused_before_anything_is_read(tmp_path: Path
     assert f"{hint}Other names need --format\n" in called.errors
 
 
-def test_any_suffix_goes_with_a_format(store: Path, tmp_path: Path) -> None:
-    assert ExitCode.DONE == call("cat", store, "-o", tmp_path / "x.log", "--format=csv").code
-    assert (tmp_path / "x.log").read_bytes().startswith(b"topic,")
-
-
-@pytest.mark.parametrize("words", [("cat", "-o"), ("check", "--certificate"), ("repair", "--plan")])
-def test_a_file_that_exists_is_never_overwritten(words: tuple[str, str], store: Path, tmp_path: Path) -> None:
-    target = tmp_path / "x.csv"
-    target.write_text("mine")
-
-    called = call(words[0], store, words[1], target)
-
-    assert (ExitCode.USAGE, "mine") == (called.code, target.read_text())
-    assert "exists already" in called.errors
-
-
-@pytest.mark.parametrize("words", [("cat", "-o"), ("check", "--certificate"), ("info", "--html")])
-def test_what_a_killed_run_left_of_a_file_is_told_with_what_to_do(
-    words: tuple[str, str], store: Path, tmp_path: Path
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("x.csv", "exists already"),
+        ("x.csv.part", "x.csv.part exists: a run is writing it, or was killed. If none is running, delete it"),
+    ],
+)
+@pytest.mark.parametrize(
+    "words", [("cat", "-o"), ("check", "--certificate"), ("repair", "--plan"), ("info", "--html")], ids=" ".join
+)
+def test_neither_a_file_nor_what_a_killed_run_left_of_it_is_overwritten(
+    words: tuple[str, str], name: str, told: str, store: Path, tmp_path: Path
 ) -> None:
-    left = tmp_path / "x.csv.part"
-    left.write_text("half")
+    there = tmp_path / name
+    there.write_text("mine")
 
     called = call(words[0], store, words[1], tmp_path / "x.csv")
 
-    assert (ExitCode.USAGE, "half") == (called.code, left.read_text())
-    assert f"{left} exists: a run is writing it, or was killed. If none is running, delete it" in called.errors
+    assert (ExitCode.USAGE, "mine") == (called.code, there.read_text())
+    assert told in called.errors
+    assert str(tmp_path) in called.errors
 
 
 def test_a_file_of_a_run_that_began_with_this_one_is_left_to_it(

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import pickle
 import struct
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -178,14 +177,6 @@ def test_what_is_no_directory_or_file_of_a_queue_is_named(tmp_path: Path, *, is_
         queue.bounds(0)
 
 
-def test_queues_can_be_sent_to_another_process(tmp_path: Path) -> None:
-    write_files(tmp_path / "consumequeue" / "T" / "0", [(0, 100, 1), (100, 100, 2)])
-
-    sent = pickle.loads(pickle.dumps(Queues(tmp_path)))  # noqa: S301 -- made here
-
-    assert QueueBounds(0, 2, (0, 100), (100, 100)) == sent.bounds("T", 0)
-
-
 def test_there_is_no_queue_without_its_directory(tmp_path: Path) -> None:
     queues = Queues(tmp_path)
 
@@ -314,19 +305,22 @@ def test_an_empty_database_has_no_queues(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "told"),
+    ("families", "told"),
     [
-        (bound_key("T", b"max", 3), bound(-1), "a queue offset of 0 or more, found -1"),
-        (bound_key("T", b"max", 3), bound(2**63 - 1), "a queue offset of 0 or more"),
-        (bound_key("T", b"max", 3), b"short", "16 bytes, found 5"),
-        (bound_key("T", b"max", 2**31), bound(1), "a queue id as key"),
-        (bound_key("T", b"mid", 3), bound(1), "a queue id as key"),
-        (bound_key("CHECKPOINT_TOPIC", b"max", 0), bound(1), "8 bytes, found 16"),
+        ({"offset": {bound_key("T", b"max", 3): bound(-1)}}, "a queue offset of 0 or more, found -1"),
+        ({"offset": {bound_key("T", b"max", 3): bound(2**63 - 1)}}, "a queue offset of 0 or more"),
+        ({"offset": {bound_key("T", b"max", 3): b"short"}}, "16 bytes, found 5"),
+        ({"offset": {bound_key("T", b"max", 2**31): bound(1)}}, "a queue id as key"),
+        ({"offset": {bound_key("T", b"mid", 3): bound(1)}}, "a queue id as key"),
+        ({"offset": {bound_key("CHECKPOINT_TOPIC", b"max", 0): bound(1)}}, "8 bytes, found 16"),
+        ({"default": {b"a": b"b"}}, "expected a column family 'offset', found default"),
     ],
 )
-def test_a_wrong_bound_is_named(key: bytes, value: bytes, told: str, tmp_path: Path) -> None:
+def test_a_wrong_bound_and_a_database_of_something_else_are_named(
+    families: dict[str, dict[bytes, bytes]], told: str, tmp_path: Path
+) -> None:
     with pytest.raises(CorruptDatabaseError, match=told):
-        RocksdbQueues.open(make_rocksdb(tmp_path / "db", {"offset": {key: value}}))
+        RocksdbQueues.open(make_rocksdb(tmp_path / "db", families))
 
 
 @pytest.mark.parametrize("is_key", [True, False])
@@ -340,8 +334,3 @@ def test_a_wrong_unit_is_named(is_key: bool, tmp_path: Path) -> None:
         pytest.raises(CorruptDatabaseError, match="expected a key of 20 bytes and a unit of 28"),
     ):
         list(queues.units("T", 3))
-
-
-def test_a_database_of_something_else_is_named(tmp_path: Path) -> None:
-    with pytest.raises(CorruptDatabaseError, match="expected a column family 'offset', found default"):
-        RocksdbQueues.open(make_rocksdb(tmp_path / "db", {"default": {b"a": b"b"}}))

@@ -7,7 +7,6 @@ import pickle
 import shutil
 from typing import TYPE_CHECKING, Final
 
-import fsspec
 import numpy as np
 import pytest
 from hypothesis import given
@@ -20,7 +19,6 @@ from store_core import (
     Store,
     StoreKind,
     StoreNotFoundError,
-    UnsupportedStoreError,
     read_messages,
 )
 from store_core.answers import bill
@@ -28,7 +26,6 @@ from store_core.answers.info import Info
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
-from store_core.format.java import hash_code, positive_hash
 from store_core.snapshot.timers import CANCELS, TIMER_DTYPE, SlotChains, followed_slots
 from tests.budgets import budget
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, LogBuilder
@@ -58,7 +55,7 @@ def test_what_is_no_path_is_refused_at_once() -> None:
 
 
 def test_its_parts_are_those_of_the_store(pristine: Path) -> None:
-    store = Store(pristine)
+    store = Store.open(pristine)
 
     assert ("idle", "orders", "payments") == store.topics
     assert (0, 30) == store.queues["orders", 1].bounds[:2]
@@ -73,6 +70,8 @@ def test_its_parts_are_those_of_the_store(pristine: Path) -> None:
     assert store.log.begin == 0 < store.log.end
     assert store.index.names
     assert (StoreKind(0), False, None) == (store.kind, store.is_live, store.end)
+    assert store.release.releases
+    assert not store.notes
 
 
 def test_units_lead_to_the_records(pristine: Path) -> None:
@@ -85,20 +84,6 @@ def test_units_lead_to_the_records(pristine: Path) -> None:
     assert rows["store_size"].to_pylist()[10:20] == units["store_size"].to_pylist()
 
 
-def test_a_queue_that_is_not_there_is_no_key(pristine: Path) -> None:
-    with pytest.raises(KeyError, match="'orders', 9"):
-        _ = Store(pristine).queues["orders", 9]
-
-
-@pytest.mark.parametrize("given", ["", "commitlog", "commitlog/00000000000000000000"])
-def test_any_path_of_a_store_leads_to_its_root(given: str, pristine: Path) -> None:
-    store = Store(pristine / given)
-
-    assert pristine == store.root
-    assert ("idle", "orders", "payments") == store.topics
-    assert Store(pristine).log.segments == store.log.segments
-
-
 def test_an_emptied_log_has_no_last_time_though_its_checkpoint_has_one(root: Path) -> None:
     for segment in sorted((root / "commitlog").iterdir()):
         segment.write_bytes(bytes(segment.stat().st_size))
@@ -106,57 +91,6 @@ def test_an_emptied_log_has_no_last_time_though_its_checkpoint_has_one(root: Pat
     told = Info().ask(root).to_json()
     assert Store(root).log.begin == told["log_end"]
     assert (None, None) == (told["first_time"], told["last_time"])
-
-
-def test_several_segments_are_one_log(pristine: Path) -> None:
-    segments = sorted((pristine / "commitlog").iterdir())
-    store = Store(segments[1:3])
-
-    assert store.messages(columns="physical_offset").read_all()["physical_offset"][0].as_py() >= 4096
-    assert pristine == store.root
-
-
-def test_parts_of_a_store_are_read_alone(root: Path) -> None:
-    shutil.rmtree(root / "commitlog")
-    store = Store(root)
-
-    assert ("idle", "orders", "payments") == store.topics
-    assert (StoreKind.PARTS, 0) == (store.kind, len(store.log.segments))
-    assert 30 == store.queues["payments", 0].bounds.max_offset
-
-
-def test_an_archive_has_messages_alone(root: Path, tmp_path: Path) -> None:
-    archive = shutil.make_archive(str(tmp_path / "packed"), "tar", root.parent, "store")
-    store = Store(archive)
-
-    assert StoreKind.ARCHIVE is store.kind
-    assert 90 == store.messages(columns="topic").read_all().num_rows
-    with pytest.raises(UnsupportedStoreError, match="Unpack it"):
-        _ = store.topics
-
-
-def test_a_configuration_says_where_the_log_is(root: Path, tmp_path: Path) -> None:
-    (root / "commitlog").rename(tmp_path / "elsewhere")
-    config = tmp_path / "broker.conf"
-    config.write_text(f"storePathRootDir={root}\nstorePathCommitLog={tmp_path / 'elsewhere'}\n")
-    store = Store(root, config=config)
-
-    assert 90 == store.messages(columns="topic").read_all().num_rows
-    assert 30 == store.queues["orders", 0].bounds.max_offset
-    assert ("idle", "orders", "payments") == store.topics
-
-
-def test_a_store_in_another_storage_is_read_by_its_url(pristine: Path) -> None:
-    memory = fsspec.filesystem("memory")
-    memory.put(str(pristine), "/valued", recursive=True)
-    store, local = Store("memory://valued"), Store(pristine)
-
-    assert local.topics == store.topics
-    assert local.queues["orders", 0].bounds == store.queues["orders", 0].bounds
-    assert local.messages().read_all().num_rows == store.messages().read_all().num_rows
-    assert local.config.topics == store.config.topics
-    assert not store.is_live
-    memory.rm("/valued", recursive=True)
 
 
 def test_what_was_read_stays_until_a_refresh(root: Path) -> None:
@@ -195,44 +129,6 @@ def test_a_store_that_is_written_ends_at_one_moment(live: DefaultMessageStore, r
     assert 35 == store.queues["orders", 0].bounds.max_offset
 
 
-def test_the_index_of_a_store_that_is_written_ends_where_its_log_does(live: DefaultMessageStore, root: Path) -> None:
-    live.put_message(Message("orders", b"before", properties={"KEYS": "k-1"}, queue_id=0))
-    live.dispatch_now()
-    store, newer = Store(root), Store(root)
-    assert store.end is not None
-    for number in range(3):
-        live.put_message(Message("orders", b"later", properties={"KEYS": f"k-{number}"}, queue_id=0))
-    live.dispatch_now()
-
-    key = positive_hash(hash_code("orders#k-1"))
-    files, grown = ([file for file in each.index.files() if file.slots] for each in (store, newer))
-    assert sum(file.stop for file in files) + 3 == sum(file.stop for file in grown)
-    assert [1, 2] == [sum(len([*file.chain(key)]) for file in each) for each in (files, grown)]
-    assert all((entries["physical_offset"] < store.end).all() for file in files for _, entries in file.windows())
-
-
-@pytest.mark.usefixtures("live")
-def test_offsets_of_a_store_that_is_written_are_as_of_its_end(root: Path) -> None:
-    store = Store(root)
-    assert store.end is not None
-    write_config(root, "consumerOffset.json", '{"offsetTable":{"orders@billing":{0:99}}}')
-
-    assert store.config.offsets is not None
-    assert 10 == store.config.offsets.by_group["orders", "billing"][0]
-
-
-def test_a_pickled_store_ends_where_it_ended(live: DefaultMessageStore, root: Path) -> None:
-    store = Store(root)
-    end = store.end
-    again = pickle.loads(pickle.dumps(store))  # noqa: S301 -- made here
-    live.put_message(Message("orders", b"later", queue_id=0))
-
-    assert end == again.end
-    assert 90 == again.messages(columns="topic").read_all().num_rows
-    with again:
-        assert store.topics == again.topics
-
-
 def test_committed_offsets_that_were_read_travel_with_a_store(live: DefaultMessageStore, root: Path) -> None:
     write_config(root, "consumerOffset.json", '{"offsetTable":{"orders@billing":{0:10}}}')
     store = Store(root)
@@ -245,20 +141,6 @@ def test_committed_offsets_that_were_read_travel_with_a_store(live: DefaultMessa
     assert again.config.offsets is not None
     assert 10 == again.config.offsets.by_group["orders", "billing"][0]
     assert again.is_live
-
-
-def test_reading_writes_nothing(pristine: Path) -> None:
-    def files() -> dict[str, int]:
-        return {str(path): path.stat().st_mtime_ns for path in pristine.rglob("*")}
-
-    before = files()
-    with Store.open(pristine) as store:
-        assert store.topics
-        assert store.messages().read_all().num_rows
-        assert store.release.releases
-        assert not store.notes
-
-    assert before == files()
 
 
 @pytest.mark.golden

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -69,19 +68,6 @@ def test_topics_have_the_bounds_of_rocketmq_also_for_what_was_not_flushed(name: 
         (row["topic"], row["queue_id"]): (row["min_offset"], row["max_offset"]) for row in rows
     }
     assert all(row["oldest_store_timestamp"] <= row["newest_store_timestamp"] for row in rows if row["messages"])
-
-
-def test_lag_counts_what_was_not_flushed(golden_directory: Path, tmp_path: Path) -> None:
-    store = unpack_newer(IN_REPOSITORY, golden_directory)
-    root = shutil.copytree(store.root, tmp_path / "store")
-    (root / "config").mkdir()
-    committed = {f"{topic}@group": {str(queue_id): 1} for topic, queue_id in queues_of(store)}
-    (root / "config" / "consumerOffset.json").write_text(json.dumps({"offsetTable": committed}))
-
-    rows = rows_of(root, "consumer_offsets")
-    ends = {queue: each["maxOffset"] for queue, each in queues_of(store).items()}
-    assert {ends[row["topic"], row["queue_id"]] - 1 for row in rows} == {row["behind"] for row in rows}
-    assert {"ok"} == {row["state"] for row in rows}
 
 
 def test_parts_and_bounds_give_the_same_units(golden_directory: Path) -> None:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import os
-import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -97,14 +96,6 @@ def test_names_with_lone_surrogates_are_no_error_of_another_kind(store: Path) ->
     write_config(store, "subscriptionGroup.json", '{"subscriptionGroupTable":{"\\ud800":{}}}')
 
     assert "subscriptionGroup.json" in refusal_if_any(store, "subscription_groups", "subscriptionGroup.json")
-
-
-@pytest.mark.parametrize(("release", "count"), [("4.3", 3), ("4.9", 3), ("5.3", 5)])
-def test_a_checkpoint_has_the_fields_of_its_release(release: str, count: int, tmp_path: Path) -> None:
-    tmp_path.joinpath("checkpoint").write_bytes(struct.pack(">5q", 1, 2, 3, -4, 2**62).ljust(4096, b"\0"))
-    found = rows_of(tmp_path, "checkpoint", release=release)
-
-    assert [1, 2, 3, -4, 2**62][:count] == [row["value"] for row in found]
 
 
 def test_a_short_checkpoint_is_named(tmp_path: Path) -> None:

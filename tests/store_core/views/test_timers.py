@@ -118,19 +118,6 @@ def test_what_is_pending_is_what_rocketmq_delivers(golden_store: GoldenStore, go
 # ---- ours
 
 
-def test_what_is_pending_and_what_cancels_is_marked(tmp_path: Path) -> None:
-    write_timers(tmp_path, SOME, 1030)
-
-    columns = ("due_timestamp", "is_pending", "is_rolled", "is_cancelling")  # without a log, nothing is cancelled
-    assert [
-        (1_000_000, False, False, False),
-        (1_060_000, True, False, False),
-        (1_000_000, False, False, False),
-        (1_060_000, True, False, True),
-        ((1000 + TIMER_SLOTS) * 1000, True, True, False),
-    ] == [(in_ms(row[0]), *row[1:]) for row in rows(tmp_path, "timerlog", *columns)]
-
-
 def test_the_slot_of_the_time_in_the_file_is_read_next(tmp_path: Path) -> None:
     log = LogBuilder()
     for properties in ({"UNIQ_KEY": "a", "REAL_TOPIC": "t"}, {"TIMER_DEL_UNIQKEY": "a"}):

@@ -4,12 +4,9 @@
 from __future__ import annotations
 
 import logging
-import mmap
 import os
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from itertools import pairwise
 from logging.handlers import BufferingHandler
 from typing import TYPE_CHECKING, Any
 
@@ -44,37 +41,6 @@ def offsets(path: Path, **options: Any) -> list[int]:  # noqa: ANN401 -- those o
     table = read_messages(path, columns=["physical_offset", "body"], **options).read_all()
     found: list[int] = table.column("physical_offset").to_pylist()
     return found
-
-
-class Broker:
-    """Writes a log into files piece by piece, through a mapping, as RocketMQ does."""
-
-    def __init__(self, root: Path, log: LogBuilder) -> None:
-        self.directory = root / "commitlog"
-        self.directory.mkdir(parents=True)
-        self.files = log.segments()
-        self.offsets = [record.physical_offset for record in log.records]
-
-    def allocate(self, name: str) -> None:
-        with (self.directory / name).open("ab") as file:
-            file.truncate(SEGMENT_SIZE)
-
-    def write(self, pieces: int = 3) -> None:
-        """Write all segments; the next one is made before it is needed, and each record arrives in pieces."""
-        names = [*self.files, f"{len(self.files) * SEGMENT_SIZE:020d}"]
-        self.allocate(names[0])
-        for name, following in pairwise(names):
-            self.allocate(following)
-            self.fill(name, pieces)
-
-    def fill(self, name: str, pieces: int) -> None:
-        data, start = self.files[name], int(name)
-        cuts = [at - start for at in self.offsets if start <= at < start + SEGMENT_SIZE]
-        with (self.directory / name).open("r+b") as file, mmap.mmap(file.fileno(), SEGMENT_SIZE) as mapped:
-            for begin, end in zip(cuts, [*cuts[1:], SEGMENT_SIZE], strict=True):
-                step = -(-(end - begin) // pieces)
-                for at in range(begin, end, step):
-                    mapped[at : min(at + step, end)] = data[at : min(at + step, end)]
 
 
 def sample_log(segments: int) -> LogBuilder:
@@ -126,51 +92,6 @@ def test_a_plan_has_one_end_whatever_is_appended_after_it(tmp_path: Path) -> Non
     rows = [row for part in plan.ranges for batch in read_range(part, options) for row in batch.to_pylist()]
 
     assert [row["physical_offset"] for row in rows] == before
-
-
-@pytest.mark.parametrize("pieces", [1, 2, 7])
-def test_reads_beside_a_writer_give_longer_and_longer_beginnings(tmp_path: Path, pieces: int) -> None:
-    log = sample_log(12)
-    broker = Broker(tmp_path, log)
-    broker.allocate(f"{0:020d}")
-    counts = []
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(broker.write, pieces)
-        while not writing.done():
-            found = offsets(tmp_path, max_partition_bytes=1000)
-            assert found == broker.offsets[: len(found)]
-            counts.append(len(found))
-        writing.result()
-
-    assert counts == sorted(counts)
-    assert offsets(tmp_path) == broker.offsets
-
-
-def test_reads_beside_retention_give_the_end_of_the_log_or_say_what_vanished(tmp_path: Path) -> None:
-    log = sample_log(40)
-    root = log.write(tmp_path)
-    every = [record.physical_offset for record in log.records]
-    segments = sorted((root / "commitlog").iterdir())[:-1]
-
-    def delete() -> None:
-        for segment in segments:
-            segment.unlink()
-
-    with ThreadPoolExecutor(1) as pool:
-        deleting = pool.submit(delete)
-        while not deleting.done():
-            found = offsets(root, fail_on_data_loss=False)
-            assert set(found) <= set(every)
-            assert found[-1] == every[-1]
-            try:
-                found = offsets(root)
-            except SegmentVanishedError as error:
-                assert "failOnDataLoss=false" in str(error)  # noqa: PT017 -- it may be raised or not
-            else:
-                assert found == every[-len(found) :]
-        deleting.result()
-
-    assert offsets(root) == [at for at in every if at >= int(segments[-1].name) + SEGMENT_SIZE]
 
 
 def put_alone(log: Log, first: int) -> int:
@@ -272,16 +193,6 @@ def test_a_segment_that_is_deleted_or_replaced_is_read_to_its_end(root: Path) ->
     first_segment(root).write_bytes(b"another file")
 
     assert expected == count + reader.read_all().num_rows
-
-
-def test_a_segment_whose_bytes_become_a_hole_is_damage(root: Path) -> None:
-    expected = read_messages(root).read_all().num_rows
-    patch(first_segment(root), SEGMENT // 2, bytes(SEGMENT // 4))
-    found = read_messages(root, mode="PERMISSIVE", columns=["physical_offset", "_corrupt_record"]).read_all()
-    damaged = found.filter(found["_corrupt_record"].is_valid())
-
-    assert damaged.num_rows >= 1
-    assert found.num_rows - damaged.num_rows < expected
 
 
 APPEND = st.tuples(st.just("append"), st.integers(1, 25))

@@ -301,7 +301,9 @@ def test_damage_in_a_batch_ends_the_stream_when_it_is_read(followed: Followed) -
 # ----------------------------------------------------------------------------------------------------------- data loss
 
 
-def test_segments_that_expire_before_they_are_read_are_an_error(followed: Followed) -> None:
+def test_segments_that_expire_before_they_are_read_are_an_error_or_the_first_one_left_is_next(
+    followed: Followed, caplog: pytest.LogCaptureFixture
+) -> None:
     start = followed.advance(followed.first(), ReadLimits(max_records=2))
     followed.delete_first()
 
@@ -309,17 +311,8 @@ def test_segments_that_expire_before_they_are_read_are_an_error(followed: Follow
         followed.advance(start)
     assert (error.value.begin, error.value.end) == (start.physical_offset, 2 * SIZE)
     assert "failOnDataLoss=false" in str(error.value)
-
-
-def test_a_stream_that_may_lose_data_goes_on_at_the_first_segment_left(
-    followed: Followed, caplog: pytest.LogCaptureFixture
-) -> None:
-    followed.restart(fail_on_data_loss=False)
-    start = followed.advance(followed.first(), ReadLimits(max_records=2))
-    followed.delete_first()
     with caplog.at_level(logging.WARNING, "store_core"):
-        batches, _ = followed.drain(start)
-
+        batches, _ = followed.restart(fail_on_data_loss=False).drain(start)
     assert batches == [[offset for offset in followed.offsets if offset >= 2 * SIZE]]
     (warning,) = [record.getMessage() for record in caplog.records]
     assert f"from offset {start.physical_offset} to {2 * SIZE} are lost" in warning

@@ -123,9 +123,6 @@ def test_text_and_values_mean_the_same(name: str, text: str, value: object) -> N
         ("ending_offsets", "earliest", "a physical offset from 0 to 9223372036854775807, latest,"),
         ("ending_offsets", '{"t":{"0":-2}}', "an offset from 0 to 9223372036854775807, or -1,"),
         ("starting_timestamp", "yesterday", "ms since 1970, or a time in ISO 8601"),
-        ("starting_timestamp", "", "ms since 1970"),
-        ("starting_timestamp", 1.5, "ms since 1970"),
-        ("starting_timestamp", 2**63, "ms since 1970"),
         ("ending_timestamp", True, "ms since 1970"),
         ("max_partition_bytes", "0", "a number of bytes from 1 to 9223372036854775807, such as"),
         ("max_partition_bytes", "128q", "a number of bytes"),
@@ -179,13 +176,6 @@ def test_an_unknown_option_that_is_like_none_is_told_all_names() -> None:
 def test_options_that_contradict_each_other_are_refused(options: dict[str, object]) -> None:
     with pytest.raises(InvalidOptionError, match="found"):
         parse(**options)
-
-
-def test_times_in_the_wrong_order_are_shown_as_times() -> None:
-    with pytest.raises(InvalidOptionError) as refused:
-        parse(starting_timestamp=1_700_000_040_000, ending_timestamp="2023-11-14T22:13:00.5Z")
-
-    assert str(refused.value).endswith(", 2023-11-14T22:13:00.500Z, found 2023-11-14T22:14:00.000Z")
 
 
 def test_edges_of_the_log_narrow_nothing() -> None:

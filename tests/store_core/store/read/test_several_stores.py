@@ -58,19 +58,9 @@ def test_rows_are_those_of_each_store(stores: list[Path], options: dict[str, Any
     ].to_pylist()
 
 
-def test_the_column_store_alone_has_a_row_for_each_message(stores: list[Path]) -> None:
-    found = read_messages(stores, columns="store").read_all()["store"].value_counts().to_pylist()
-
-    assert [("lab", 323), ("b", 90)] == [tuple(row.values()) for row in found]
-
-
 def test_one_store_has_a_name_too(stores: list[Path]) -> None:
     assert {"lab"} == set(read_messages(stores[0], columns="store").read_all()["store"].to_pylist())
     assert {"lab"} == set(Store(stores[0]).messages(columns="store").read_all()["store"].to_pylist())
-
-
-def test_the_same_store_given_twice_is_read_once(stores: list[Path]) -> None:
-    assert 90 == read_messages([stores[1], stores[1]]).read_all().num_rows
 
 
 @pytest.mark.parametrize("view", ["messages", *VIEW_PLANS])

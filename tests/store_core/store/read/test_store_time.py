@@ -115,11 +115,9 @@ def test_ten_digits_may_be_seconds_and_are_refused_with_both_readings(number: ob
     assert store_time("starting_timestamp", "1970-01-20T20:16:04.800Z") == 1714564800
 
 
-def test_numbers_of_other_lengths_are_ms() -> None:
-    for number in (-1714564800, -5, 0, 2024, 10**9 - 1, 10**10, 1714564800000, 2**63 - 1):
-        assert store_time("starting_timestamp", number) == store_time("starting_timestamp", str(number)) == number
-    for number in (10**9, 10**10 - 1):
-        assert "may be seconds" in refusal(number)
+@pytest.mark.parametrize("number", [10**9, 10**10 - 1])
+def test_all_numbers_of_ten_digits_are_refused(number: int) -> None:
+    assert "may be seconds" in refusal(number)
 
 
 def test_a_time_finer_than_ms_rounds_up_so_that_comparing_stays_exact() -> None:
@@ -237,7 +235,11 @@ def test_digits_that_look_like_a_time_and_are_none_are_refused(digits: str) -> N
 
 
 @pytest.mark.parametrize(
-    "number", [0, 20240001, 20241301, 99999999, 202413010000, 99999999999999, 253339228800000, -20240501000000]
+    "number",
+    [
+        *(-1714564800, -5, 0, 2024, 10**9 - 1, 10**10, 1714564800000, 2**63 - 1),  # of other lengths than seconds have
+        *(20240001, 20241301, 99999999, 202413010000, 99999999999999, 253339228800000, -20240501000000),  # no times
+    ],
 )
 def test_other_numbers_are_ms(number: int) -> None:
     assert store_time("starting_timestamp", number) == number == store_time("starting_timestamp", str(number))

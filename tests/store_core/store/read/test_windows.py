@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -14,14 +13,13 @@ import pyarrow as pa
 import pytest
 
 from store_core import CorruptRecordError, ReadOptions, plan_ranges, read_messages, read_range
-from store_core.errors import SegmentVanishedError, StoreAccessError
 from store_core.files.segment_source import LocalBytes, Segment, open_segment
 from store_core.format import salvage
 from store_core.format.columnar import chain
 from store_core.store.read import message_reader
 from store_core.store.read import picks as picked_records
 from store_core.store.read.picks import NO_QUEUE, Picks, PickWindows
-from tests.builders import BODY_LENGTH_AT, MAGIC_AT, SIZE_AT, LogBuilder, patch
+from tests.builders import SIZE_AT, LogBuilder, patch
 from tests.dledger_logs import DLedgerLog
 from tests.store_core.store.read.test_remote_stores import MODES, damaged, outcome
 
@@ -97,20 +95,6 @@ def test_damaged_store_has_the_same_rows_and_errors_in_small_windows(
     check_equal(damaged(golden("5.3.3/tx").root, tmp_path, seed), monkeypatch, mode=MODES[seed % 3])
 
 
-def test_a_record_larger_than_a_window_is_read_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(chain, "_LEAST", 1 << 11)
-    monkeypatch.setattr(chain, "_LARGEST", 1 << 12)
-    for name in ("_LONGEST_WINDOW", "_FIRST_CHUNK", "_SEARCH_CHUNK", "_BLOCK"):
-        monkeypatch.setattr(salvage, name, 1 << 12)
-    log = LogBuilder(SEGMENT)
-    bodies = [b"a", b"b" * 20_000, b"c", b"d" * 5000]
-    for body in bodies:
-        log.append(body)
-    log.write(tmp_path)
-
-    assert bodies == read_messages(tmp_path, columns=["body"]).read_all().column(0).to_pylist()
-
-
 def test_entries_behind_damage_are_read_without_what_precedes_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,20 +114,6 @@ def test_entries_behind_damage_are_read_without_what_precedes_it(
     assert max(chunks) <= (2 << 12) + 400  # a window with the head behind it, and the entry before
 
 
-@pytest.mark.parametrize("at", [0, MAGIC_AT, BODY_LENGTH_AT])
-def test_a_row_for_damage_has_all_of_its_bytes(at: int, tmp_path: Path) -> None:
-    log = LogBuilder(SEGMENT)
-    log.append(b"before")
-    broken = log.append(b"x" * 30_000)
-    log.append(b"behind")
-    log.flip(broken.physical_offset + at)
-    log.write(tmp_path)
-    table = read_messages(tmp_path, columns=["_corrupt_record"], mode="PERMISSIVE").read_all()
-    (_, data) = next(iter(log.segments().items()))
-
-    assert table.column(0).to_pylist() == [None, data[broken.physical_offset : broken.end], None]
-
-
 def test_a_size_that_its_lengths_do_not_prove_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     chunks = noted_chunks(monkeypatch)
     path = small_log(tmp_path)
@@ -151,15 +121,6 @@ def test_a_size_that_its_lengths_do_not_prove_takes_no_memory(tmp_path: Path, mo
     read_messages(tmp_path, columns=["topic"], mode="DROPMALFORMED").read_all()
 
     assert max(chunks) <= 2 << 12  # a window with the head behind it
-
-
-def test_bytes_behind_the_new_end_of_a_file_are_no_hole(tmp_path: Path) -> None:
-    path = small_log(tmp_path)
-    with open_segment(Segment(str(path), 0, SEGMENT)) as opened:
-        opened.chunk(0, 1 << 12)
-        os.truncate(path, 1 << 13)
-        with pytest.raises(SegmentVanishedError, match="truncated"):
-            opened.chunk(1 << 14, 1 << 15)
 
 
 def test_what_was_read_stays_as_it_was(tmp_path: Path) -> None:
@@ -170,17 +131,6 @@ def test_what_was_read_stays_as_it_was(tmp_path: Path) -> None:
         path.write_bytes(b"x" * SEGMENT)
         os.truncate(path, 0)
         assert expected == found.tobytes()
-
-
-def test_failing_disk_is_a_named_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = small_log(tmp_path)
-
-    def fails(*_: object) -> int:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(os, "preadv", fails)
-    with pytest.raises(StoreAccessError, match=rf"{path.parent}/\d+: expected to read byte \d+, found: Input"):
-        read_messages(tmp_path).read_all()
 
 
 def test_short_reads_are_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
