@@ -2,12 +2,13 @@
 """Notebooks run from top to bottom, reproduce their committed outputs, and contain nothing specific to a machine.
 
 One execution, by nbmake's runner, serves both checks: `pytest --nbmake notebooks` would run them all a second time and
-find less, because it compares nothing.
+find less, because it compares nothing. `make notebooks` gives each a kernel of its own.
 """
 
 from __future__ import annotations
 
 import re
+from itertools import takewhile
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -25,8 +26,10 @@ if TYPE_CHECKING:
 
 # What differs from run to run in cells that measure; their plots and figures are those of the committed run.
 _TIMED: Final = "timing"
-# How often each thing is measured; such a notebook reads no file next to it.
+# How often each thing is measured. A test does it once: those figures are not compared here.
 _ROUNDS: Final = "count=3"
+# Jupyter's own command, between two notebooks: the next one begins without names.
+_FORGET: Final = "%reset -f"
 # Paths of a machine: temporary directories, homes.
 _LOCAL: Final = re.compile(r"/(tmp|home|root|Users|work|private|var)/")
 
@@ -52,25 +55,38 @@ def _shown(data: dict[str, str]) -> str:
     return "a picture" if {"image/png", "text/html"} & set(data) else data.get("text/plain", "nothing")
 
 
-def _in_one_round(path: Path, directory: Path) -> Path:
-    """Return the notebook, or, if it measures, a copy that does so once: those figures are not compared here."""
-    text = path.read_text(encoding="utf-8")
-    if _ROUNDS not in text:
-        return path
-    directory.joinpath(path.name).write_text(text.replace(_ROUNDS, "count=1"), encoding="utf-8")
-    return directory / path.name
+def _in_one_round(path: Path) -> list[NotebookNode]:
+    text = path.read_text(encoding="utf-8").replace(_ROUNDS, "count=1")
+    return _code_cells(nbformat.reads(text, as_version=4))  # type: ignore[no-untyped-call]
+
+
+@pytest.fixture(scope="module")
+def executed(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, list[NotebookNode]]:
+    """Execute all notebooks, one after the other in one kernel, and return the cells of each.
+
+    In kernels of their own, half of the time is that of eight Java processes that start.
+    """
+    directory = tmp_path_factory.mktemp("notebooks")
+    directory.joinpath("store").symlink_to(NOTEBOOKS / "store")
+    joined = nbformat.v4.new_notebook(metadata={"kernelspec": KERNEL})  # type: ignore[no-untyped-call]
+    for path in names([]):
+        joined.cells += [*_in_one_round(path), nbformat.v4.new_code_cell(_FORGET)]  # type: ignore[no-untyped-call]
+    for number, cell in enumerate(joined.cells):
+        cell.id = f"cell-{number}"
+    nbformat.write(joined, directory / "all.ipynb")  # type: ignore[no-untyped-call]
+    cells = iter(execute(directory / "all.ipynb").cells)
+    return {path: list(takewhile(lambda cell: cell.source != _FORGET, cells)) for path in names([])}
 
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(1200)  # the first one waits for all
 @notebooks
-def test_a_notebook_says_again_what_is_committed(path: Path, tmp_path: Path) -> None:
-    once = _in_one_round(path, tmp_path)
-    committed, executed = _code_cells(_read(once)), _code_cells(execute(once))
+def test_a_notebook_says_again_what_is_committed(path: Path, executed: dict[Path, list[NotebookNode]]) -> None:
+    committed = _in_one_round(path)
 
-    assert [cell.source for cell in committed] == [cell.source for cell in executed]
-    for before, after in zip(committed, executed, strict=True):
+    assert [cell.source for cell in committed] == [cell.source for cell in executed[path]]
+    for before, after in zip(committed, executed[path], strict=True):
         if _TIMED not in before.metadata.get("tags", []):
             assert _said(before) == _said(after), before.source
 
@@ -97,10 +113,8 @@ def test_a_notebook_starts_spark_in_the_one_way_that_needs_no_activated_environm
     assert not [cell for cell in _code_cells(_read(path)) if "SparkSession" in cell.source]
 
 
-def test_the_notebook_that_measures_does_so_once_in_a_test(tmp_path: Path) -> None:
-    found = {path.stem: _in_one_round(path, tmp_path).parent == tmp_path for path in names([])}
-
-    assert ["04_performance"] == [stem for stem, is_copy in found.items() if is_copy]
+def test_the_notebook_that_measures_does_so_once_in_a_test() -> None:
+    assert ["04_performance"] == [path.stem for path in names([]) if _ROUNDS in path.read_text(encoding="utf-8")]
 
 
 def test_the_stories_are_there() -> None:
