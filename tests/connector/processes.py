@@ -32,6 +32,15 @@ def descendants(process: int) -> list[int]:
     return found[1:]
 
 
+def command_of(process: int) -> str:
+    """Return the words of a process's command line; nothing if it has ended."""
+    try:
+        words = (_PROCESSES / str(process) / "cmdline").read_bytes()
+    except OSError:
+        return ""
+    return words.replace(b"\0", b" ").decode("utf-8", "replace")
+
+
 def kill(processes: list[int]) -> None:
     """Kill processes; some may have ended already."""
     for process in processes:

@@ -18,14 +18,12 @@ import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.connector.stores import SMALL, error_of
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from pyspark.sql import SparkSession
-
-SMALL = {"mappedFileSizeCommitLog": "16k", "mappedFileSizeConsumeQueue": "2000", "maxHashSlotNum": "100"} | {
-    "maxIndexNum": "1000"
-}
 
 
 ALL_BUT_ONE = re.compile(r"\b3(/| of )4 tasks")
@@ -167,29 +165,37 @@ class Questions:
 
 
 class Terminal(io.StringIO):
-    """A terminal that opens the gate when three tasks are done."""
+    """A terminal that records everything written, and opens a gate, a named pipe, when all tasks but one are done."""
 
-    def __init__(self, gate: Path) -> None:
+    def __init__(self, gate: Path | None = None, is_terminal: bool = True) -> None:
         super().__init__()
-        self._gate: Path | None = gate
+        self._gate = gate
+        self._is_terminal = is_terminal
 
     def isatty(self) -> bool:
-        return True
+        return self._is_terminal
 
     def write(self, text: str) -> int:
-        if ALL_BUT_ONE.search(text) and self._gate is not None:
+        if self._gate is not None and ALL_BUT_ONE.search(text):
             gate, self._gate = self._gate, None
             gate.write_text("go")
         return super().write(text)
 
-
-def error_of(action: Callable[[], object]) -> str:
-    """Run an action that fails, and return the error's text."""
-    try:
-        action()
-    except Exception as error:  # noqa: BLE001 -- whatever class Spark makes of it
-        return str(error)
-    return "nothing was raised"
+    @property
+    def screen(self) -> str:
+        """The final content of the current line."""
+        line: list[str] = []
+        column = 0
+        for character in self.getvalue().replace("\x1b[2K", "\0"):
+            if character == "\0":  # the line is erased
+                line.clear()
+                continue
+            if character == "\r":
+                column = 0
+                continue
+            line[column : column + 1] = [character]
+            column += 1
+        return "".join(line).rstrip()
 
 
 def answers_of(spark: SparkSession, store: str, directory: Path) -> Iterator[tuple[str, Any]]:

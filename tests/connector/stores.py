@@ -164,6 +164,11 @@ def consumed(root: Path) -> int:
     return len(rows)
 
 
+def left_behind(root: Path) -> list[str]:
+    """Return what jobs have left in a store."""
+    return [path.name for name in ("staged", "segments") for path in (root / "commitlog-sink" / name).glob("*")]
+
+
 def error_of(action: Any) -> str:  # noqa: ANN401 -- any action of Spark's
     """Run an action that fails, and return the error's text up to Java's stack trace."""
     try:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import pty
 import re
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from pyspark_commitlog.progress import LineDisplay, StageTasks, TqdmDisplay, running_stages, spark_progress
+from tests.connector.session_answers import ALL_BUT_ONE, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -35,44 +35,6 @@ show, display.show = display.show, lambda *found: (show(*found), was_shown.set()
 with shown(lambda: [StageTasks(4, 20, 5)], display):
     assert was_shown.wait(60)
 """
-
-
-ALL_BUT_ONE = re.compile(r"\b3(/| of )4 tasks")
-"""The text with tqdm, and without."""
-
-
-class Terminal(io.StringIO):
-    """A terminal that records everything written, and opens a gate when all tasks but one are done."""
-
-    def __init__(self, gate: Gate | None = None, is_terminal: bool = True) -> None:
-        super().__init__()
-        self._gate = gate
-        self._is_terminal = is_terminal
-
-    def isatty(self) -> bool:
-        return self._is_terminal
-
-    def write(self, text: str) -> int:
-        if self._gate is not None and ALL_BUT_ONE.search(text):
-            gate, self._gate = self._gate, None
-            gate.open()
-        return super().write(text)
-
-    @property
-    def screen(self) -> str:
-        """The final content of the current line."""
-        line: list[str] = []
-        column = 0
-        for character in self.getvalue().replace("\x1b[2K", "\0"):
-            if character == "\0":  # the line is erased
-                line.clear()
-                continue
-            if character == "\r":
-                column = 0
-                continue
-            line[column : column + 1] = [character]
-            column += 1
-        return "".join(line).rstrip()
 
 
 @pytest.fixture
@@ -227,8 +189,7 @@ def test_a_connect_server_s_stages_are_those_that_are_not_over() -> None:
     assert [] == handlers
 
 
-@pytest.mark.parametrize("missing", ["tqdm", "ipywidgets"])
-def test_a_real_notebook_s_cell_shows_it_and_is_saved_empty(missing: str) -> None:
+def test_a_real_notebook_s_cells_show_it_and_are_saved_empty() -> None:
     """In a separate kernel, whose frontend records all messages."""
     nbclient, nbformat = pytest.importorskip("nbclient"), pytest.importorskip("nbformat")
     pytest.importorskip("ipykernel")
@@ -239,12 +200,13 @@ def test_a_real_notebook_s_cell_shows_it_and_is_saved_empty(missing: str) -> Non
             told.append(message["content"].get("data", {}).get("text/plain", ""))
             return super().process_message(message, *others)
 
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(CELL.format(missing=missing))])
-    Frontend(notebook, timeout=120).execute()
-    (output,) = notebook.cells[0].outputs
-    expected = {"tqdm": r"stage 4: 5 of 20 tasks$", "ipywidgets": r"stage 4:  25%\|.*\| 5/20 tasks \["}
-    assert any(re.match(expected[missing], text) for text in told)
-    assert ("display_data", "") == (output.output_type, output.data["text/plain"])
+    expected = {"ipywidgets": r"stage 4:  25%\|.*\| 5/20 tasks \[", "tqdm": r"stage 4: 5 of 20 tasks$"}
+    cells = [nbformat.v4.new_code_cell(CELL.format(missing=missing)) for missing in expected]
+    Frontend(nbformat.v4.new_notebook(cells=cells), timeout=120).execute()
+    for cell, shown in zip(cells, expected.values(), strict=True):
+        (output,) = cell.outputs
+        assert any(re.match(shown, text) for text in told)
+        assert ("display_data", "") == (output.output_type, output.data["text/plain"])
 
 
 # ---- with Spark
@@ -255,11 +217,6 @@ class Gate:
     """Holds back tasks until it is opened: a named pipe, which can be read once something is written."""
 
     path: Path
-
-    def open(self) -> None:
-        """Let one task through, which must be waiting."""
-        with self.path.open("w") as pipe:
-            pipe.write("go")
 
     def task(self, numbers: Iterable[int]) -> Iterable[int]:
         """Wait for the last number, and fail."""
@@ -281,7 +238,7 @@ def test_a_real_terminal_shows_a_job_whose_error_is_what_it_would_be(
     gate = Gate(tmp_path / "gate")
     os.mkfifo(gate.path)
     job = spark.sparkContext.parallelize(range(4), 4).mapPartitions(gate.task)
-    (screen, end), seen = pty.openpty(), Terminal(gate)
+    (screen, end), seen = pty.openpty(), Terminal(gate.path)
     termios.tcsetwinsize(end, (24, 80))
 
     def look() -> None:

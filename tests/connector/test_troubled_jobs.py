@@ -26,8 +26,8 @@ from store_core.files.file_system import OsFileSystem
 from store_core.files.machine import SystemClock
 from store_core.store.sink.commit import SinkCommit
 from tests.builders import LogBuilder
-from tests.connector.processes import CLUSTER, descendants, kill, run_program, wait_for_end
-from tests.connector.stores import SMALL_CONFIG, Writer, consumed, rows_of
+from tests.connector.processes import CLUSTER, command_of, descendants, kill, run_program, wait_for_end
+from tests.connector.stores import SMALL_CONFIG, Writer, consumed, left_behind, rows_of
 from tests.connector.troubled_jobs import COPIED, JOBS, trouble, write
 
 if TYPE_CHECKING:
@@ -84,11 +84,6 @@ def bodies(root: Path) -> list[bytes]:
     return [row["body"] for row in rows_of(root, "body")] if any((root / "commitlog").glob("*")) else []
 
 
-def left_behind(root: Path) -> list[str]:
-    """Return what jobs have left in a store."""
-    return [path.name for name in ("staged", "segments") for path in (root / "commitlog-sink" / name).glob("*")]
-
-
 # ---- tasks and commits
 
 
@@ -139,15 +134,11 @@ def is_written(write: Writer, frame: DataFrame) -> bool:
 
 def kill_workers() -> None:
     """Kill all Python processes of this process's Spark: those of tasks, and those beside the driver."""
-    kill([each for each in descendants(os.getpid()) if "pyspark" in command_of(each)])
+    kill([each for each in descendants(os.getpid()) if "pyspark" in command_of(each) and not is_java(each)])
 
 
-def command_of(process: int) -> str:
-    try:
-        command = Path(f"/proc/{process}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
-    except OSError:
-        return ""
-    return "" if "java" in command.split(" ", 1)[0] else command
+def is_java(process: int) -> bool:
+    return "java" in command_of(process).split(" ", 1)[0]
 
 
 # ---- drivers
@@ -196,7 +187,7 @@ class Driver:
             select.select([process.stdout], [], [], delay)
             below = descendants(process.pid)
             # Sometimes only the driver, whose workers then end by themselves, sometimes all processes at once.
-            drivers = [each for each in below if not command_of(each)]
+            drivers = [each for each in below if is_java(each)]
             kill([process.pid, *(below if self.chance.random() < 0.5 else drivers)])
             process.communicate()
             wait_for_end(below)

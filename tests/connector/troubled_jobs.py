@@ -19,7 +19,6 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -31,8 +30,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark_commitlog import answers
 from store_core import read_messages
 from store_core.errors import StoreError
-from tests.connector.processes import SETTINGS, descendants, kill, wait_for_end
-from tests.connector.stores import SMALL, consumed
+from tests.connector.processes import SETTINGS, command_of, descendants, kill, wait_for_end
+from tests.connector.stores import SMALL, consumed, left_behind
 from tests.store_core.kills.targets import Exporting, Rebuilding, Redacting, Repairing, Replaying
 
 if TYPE_CHECKING:
@@ -64,8 +63,7 @@ class Appending:
         assert set(jobs.values()) <= {ROWS}
         assert told == [] or len(jobs) >= len(told)
         assert consumed(root) == len(bodies)
-        left = [path.name for name in ("staged", "segments") for path in (root / "commitlog-sink" / name).glob("*")]
-        assert left == []
+        assert left_behind(root) == []
 
 
 def append(spark: SparkSession, folder: Path) -> None:
@@ -134,12 +132,7 @@ def session(master: str) -> SparkSession:
 
 def processes(word: str) -> list[int]:
     """Return the processes below this one that have a word in their command lines."""
-    found = []
-    for each in descendants(os.getpid()):
-        with suppress(OSError):
-            if word in Path(f"/proc/{each}/cmdline").read_bytes().decode("utf-8", "replace"):
-                found.append(each)
-    return found
+    return [each for each in descendants(os.getpid()) if word in command_of(each)]
 
 
 def set_active(spark: SparkSession) -> None:
