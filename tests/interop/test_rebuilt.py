@@ -34,8 +34,6 @@ if TYPE_CHECKING:
     from tests.golden_stores import Golden
     from tests.interop.judge import Judge
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
-
 _DONE, _DAMAGED = ExitCode.DONE, ExitCode.DAMAGED
 _LOST: Final = (*DERIVED, "checkpoint")
 
