@@ -306,10 +306,13 @@ LIVE = "live"
 
 
 @pytest.mark.golden
-def test_a_rebuild_gives_the_files_that_rocketmq_wrote(golden_store: UnpackedStore, tmp_path: Path) -> None:
-    report = rebuild_here(golden_store.root, tmp_path, golden_rules(golden_store))
-    scenario = golden_store.golden.scenario
-    expected, found = queue_files(golden_store.root), queue_files(tmp_path)
+def test_a_rebuild_with_salvage_or_without_gives_the_files_that_rocketmq_wrote(
+    golden_store: UnpackedStore, tmp_path: Path
+) -> None:
+    rules, scenario = golden_rules(golden_store), golden_store.golden.scenario
+    report = rebuild_here(golden_store.root, tmp_path / "plain", rules)
+    salvaged = rebuild_here(golden_store.root, tmp_path / "salvaged", replace(rules, is_salvaged=True))
+    expected, found = queue_files(golden_store.root), queue_files(tmp_path / "plain")
     differing = {name for name in expected.keys() | found.keys() if expected.get(name) != found.get(name)}
 
     assert report.gap_count == 0 or scenario in (AGED, "aged-rebuilt")
@@ -321,7 +324,10 @@ def test_a_rebuild_gives_the_files_that_rocketmq_wrote(golden_store: UnpackedSto
     elif scenario != WITH_BIT_MAPS:
         assert set() == differing
     if scenario not in (*WITH_A_TORN_UNIT, AGED, "aged-rebuilt", LIVE):
-        assert index_files(golden_store.root) == index_files(tmp_path)
+        assert index_files(golden_store.root) == index_files(tmp_path / "plain")
+    assert report.is_damaged == salvaged.is_damaged
+    assert found == queue_files(tmp_path / "salvaged")
+    assert index_files(tmp_path / "plain") == index_files(tmp_path / "salvaged")
 
 
 @pytest.mark.golden

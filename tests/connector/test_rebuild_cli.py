@@ -24,12 +24,11 @@ from store_core.store.rebuild.swap import RebuildSwap
 from store_core.store.store_state import StoreCheckpoint
 from tests.builders import LogBuilder
 from tests.connector.called import commitlog, rebuild_consume_queue, rebuild_index, rebuilt_queues
-from tests.store_core.files.store_kinds import add_dledger, add_rocksdb, every_file
+from tests.store_core.files.store_kinds import add_rocksdb, every_file
 from tests.store_core.rebuilt import index_files, queue_files
 from tests.store_core.store.sink.staging import check_queues, commit, make_store
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
     from pyspark.sql import SparkSession
@@ -259,9 +258,14 @@ def test_a_dry_run_says_what_would_be_done_and_does_nothing(store: Path, capsys:
     assert told.endswith("nothing was changed: this is what would be done without --dry-run\n")
 
 
-def test_places_that_can_not_be_are_told_with_exit_code_2(store: Path, tmp_path: Path) -> None:
+def test_places_that_can_not_be_are_told_with_exit_code_2(
+    store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert 2 == rebuild_consume_queue([str(tmp_path / "nowhere")])
-    assert 2 == rebuild_consume_queue([str(store / "commitlog")])
+    capsys.readouterr()
+    for below in ("commitlog", "consumequeue", f"commitlog/{0:020d}"):
+        assert 2 == rebuild_consume_queue([str(store / below), *SIZES, "--replace"])
+        assert capsys.readouterr().err.rstrip().endswith(f"Give {store}")
     assert 2 == rebuild_consume_queue([str(store), "--output", str(store / "consumequeue")])
     assert 2 == rebuild_consume_queue([str(store), "--output", str(store / "index" / "new")])
     assert 2 == rebuild_index([str(store), "--hash-slot-num", "5", "--index-num", "1"])
@@ -402,30 +406,6 @@ def test_a_rocksdb_among_the_topics_stays_when_single_topics_are_replaced(
     assert 0 == rebuild_consume_queue([str(store), *SIZES, "--replace", "--topic", topic.name])
     assert queues == queue_files(store)
     assert 0 == rebuild_consume_queue([str(store), *SIZES, "--verify"])
-
-
-@pytest.mark.parametrize("command", [rebuild_consume_queue, rebuild_index])
-@pytest.mark.parametrize("arguments", [[], ["--replace"], ["--verify"], ["--dry-run"]])
-def test_a_dledger_store_is_refused_by_name(
-    store: Path, command: Callable[[list[str]], int], arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
-    data = add_dledger(store)
-    before = every_file(store)
-
-    assert 4 == command([str(store), *SIZES, *arguments])
-    assert str(data) in capsys.readouterr().err
-    assert before == every_file(store)
-
-
-@pytest.mark.parametrize("below", ["commitlog", "consumequeue", f"commitlog/{0:020d}"])
-def test_a_part_of_a_store_is_refused_and_the_root_named(
-    store: Path, below: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = every_file(store)
-
-    assert 2 == rebuild_consume_queue([str(store / below), *SIZES, "--replace"])
-    assert capsys.readouterr().err.rstrip().endswith(f"Give {store}")
-    assert before == every_file(store)
 
 
 @pytest.mark.spark
