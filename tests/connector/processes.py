@@ -86,6 +86,6 @@ def run_program(folder: Path, *command: str | Path, seconds: int | None = SECOND
 
 
 def submit(job: str, folder: Path, *arguments: str | Path) -> subprocess.CompletedProcess[str]:
-    """Run a job of `JOBS` on a cluster until it ends."""
+    """Run a job of `JOBS` until it ends."""
     settings = [word for setting in SETTINGS.items() for word in ("--conf", "=".join(setting))]
-    return run_program(folder, SPARK_BIN / "spark-submit", "--master", CLUSTER, *settings, JOBS / job, *arguments)
+    return run_program(folder, SPARK_BIN / "spark-submit", "--master", "local[2]", *settings, JOBS / job, *arguments)

@@ -192,7 +192,7 @@ NUMBERS = range(300)
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
-def test_a_submitted_job_on_a_cluster_makes_the_queues_and_index_that_were_lost(tmp_path: Path) -> None:
+def test_a_submitted_job_makes_the_queues_and_index_that_were_lost(tmp_path: Path) -> None:
     store, report = tmp_path / "store", tmp_path / "report.json"
     topics = [f"topic{number % 3}" for number in NUMBERS]
     bodies = [f"body {number}" for number in NUMBERS]
