@@ -24,7 +24,6 @@ from tests.builders import LogBuilder
 from tests.connector.called import append, commitlog
 from tests.connector.stores import SMALL, SMALL_CONFIG, Writer, rows_of
 from tests.short_lived import run_python
-from tests.store_core.files.store_kinds import add_dledger, every_file, ordinary_store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -59,10 +58,6 @@ class Job:
         report: dict[str, Any] = json.loads((self.directory / "report").read_text())
         return report
 
-    def store_times(self) -> list[int]:
-        """Return the store times of all messages, in ms."""
-        return [round(row["store_timestamp"].timestamp() * 1000) for row in rows_of(self.store, "store_timestamp")]
-
     def file(self, name: str, text: str) -> str:
         """Write a file, and return its path."""
         path = self.directory / name
@@ -73,19 +68,6 @@ class Job:
 @pytest.fixture
 def job(spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Job:
     return Job(spark, tmp_path, capsys)
-
-
-@pytest.mark.spark
-def test_rows_of_parquet_files_are_appended_and_reported(job: Job) -> None:
-    frame = Writer(job.session, job.store).messages(40)
-    frame.coalesce(1).write.parquet(str(job.directory / "rows"))
-
-    assert job.run("--parquet", str(job.directory / "rows")) == 0
-    assert [f"body {number}".encode() for number in range(40)] == [row["body"] for row in rows_of(job.store, "body")]
-    assert (40, 0, 0, False) == tuple(job.report[name] for name in ("records", "left_out", "begin_offset", "dry_run"))
-    assert {iso_time(time) for time in job.store_times()} == {job.report["store_timestamp"]}
-    last = rows_of(job.store, "physical_offset", "store_size")[-1]
-    assert last["physical_offset"] + last["store_size"] == job.report["end_offset"]
 
 
 @pytest.mark.spark
@@ -201,7 +183,8 @@ def test_a_named_job_is_appended_once(job: Job) -> None:
     assert job.run("--json", path, "--commit-id", "May") == 0
     assert job.words.startswith("nothing was appended to")
     assert "a job of this commit id is there already, with 1 message of 93 bytes" in job.words
-    assert len(rows_of(job.store, "body")) == 1
+    assert job.run("--json", path, "--commit-id", "June") == 0
+    assert len(rows_of(job.store, "body")) == 2
 
 
 @pytest.mark.spark
@@ -301,18 +284,6 @@ def test_the_plan_of_a_query_that_spark_refuses_is_left_out(spark: SparkSession,
     assert "Range (" in str(caught.value)
 
 
-@pytest.mark.spark
-def test_a_store_of_another_kind_is_refused_and_stays_as_it_is(job: Job) -> None:
-    data = add_dledger(ordinary_store(job.store))
-    before = every_file(job.store)
-
-    assert job.run("--json", job.file("rows.json", '{"topic": "t", "body": "b"}')) == 4
-    assert str(data) in job.errors
-    assert job.run("--from-store", str(job.store / "commitlog")) != 0, job.errors
-    assert str(data) in job.errors
-    assert before == every_file(job.store)
-
-
 # ---- without Spark, and with it
 
 
@@ -398,10 +369,13 @@ def test_rows_of_parquet_files_are_the_same_as_by_spark(spark: SparkSession, tmp
         appended(tmp_path / engine, engine, "--parquet", str(tmp_path / "rows")) for engine in ("local", "spark")
     )
 
-    assert 500 == here["records"]
+    assert (500, 0, 0, False) == tuple(here[name] for name in ("records", "left_out", "begin_offset", "dry_run"))
     assert equal_parts(there) == equal_parts(here)
     columns = (*COLUMNS, "born_timestamp")
     assert rows_of(tmp_path / "spark", *columns) == rows_of(tmp_path / "local", *columns)
+    rows = rows_of(tmp_path / "spark", "store_timestamp", "physical_offset", "store_size")
+    assert {there["store_timestamp"]} == {iso_time(round(row["store_timestamp"].timestamp() * 1000)) for row in rows}
+    assert there["end_offset"] == rows[-1]["physical_offset"] + rows[-1]["store_size"]
 
 
 def test_a_dry_run_that_replaces_a_store_is_no_repeat_of_what_is_in_it(tmp_path: Path) -> None:

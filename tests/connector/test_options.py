@@ -54,10 +54,6 @@ def test_names_match_in_any_case() -> None:
     assert parse(maxRecordsPerBatch="7") == parse(MAXRECORDSPERBATCH="7") == parse(maxrecordsperbatch="7")
 
 
-def test_an_index_can_be_left_alone() -> None:
-    assert parse(useIndexFiles="NEVER", key="k1").read.use_index_files == "never"
-
-
 def test_options_are_parsed_on_the_driver_and_pickle() -> None:
     options = parse(columns="body,topic", mode="permissive", minPartitions="3")
 

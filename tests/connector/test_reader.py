@@ -145,22 +145,6 @@ def test_the_partition_of_an_empty_plan_has_no_rows(store: WrittenStore) -> None
     assert list(make_reader(store.root).read(InputPartition(None))) == []
 
 
-@pytest.mark.parametrize("rows", [1, 3, 1000])
-def test_batches_have_no_more_rows_than_asked_for(store: WrittenStore, rows: int) -> None:
-    reader = make_reader(store.root, maxRecordsPerBatch=str(rows))
-    sizes = [batch.num_rows for partition in reader.partitions() for batch in batches(reader, partition)]
-
-    assert max(sizes) <= rows
-    assert sum(sizes) == len(store.records)
-
-
-def test_batches_have_the_schema_of_the_core(store: WrittenStore) -> None:
-    reader = make_reader(store.root, columns="body,topic,keys")
-    first = batches(reader, reader.partitions()[0])[0]
-
-    assert arrow_schema(["body", "topic", "keys"]) == first.schema
-
-
 def test_planning_never_raises_what_spark_takes_for_one_partition_without_a_value() -> None:
     """Spark 4.3 ignores a NotImplementedError of `partitions`: the DataFrame would be empty."""
     reader = make_reader("nosuch://bucket/store")

@@ -119,12 +119,6 @@ def test_a_view_has_the_rows_of_all_stores(read: Reader, cluster: Cluster) -> No
     assert expected == [tuple(row) for row in frame.collect()]
 
 
-def test_a_schema_can_name_the_column(read: Reader, cluster: Cluster) -> None:
-    frame = read(cluster.paths, "physical_offset BIGINT, store STRING")
-
-    assert cluster.rows == [(store, offset) for offset, store in frame.collect()]
-
-
 def test_messages_are_not_written_to_several_stores(spark: SparkSession, cluster: Cluster) -> None:
     frame = spark.createDataFrame([("t", bytearray(b"x"))], "topic string, body binary")
     for path in (",".join(cluster.paths), f"{cluster.directory}/*/store"):

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -17,8 +16,7 @@ from pyspark.errors import PySparkException
 from pyspark_commitlog.write.writer import staged_partitions
 from store_core import DefaultMessageStore
 from store_core.errors import StoreError
-from tests.connector.called import rebuild_consume_queue
-from tests.connector.stores import SMALL, SMALL_CONFIG, Writer, consumed, error_of, rows_of
+from tests.connector.stores import SMALL_CONFIG, Writer, consumed, error_of, rows_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,32 +32,13 @@ def write(spark: SparkSession, tmp_path: Path) -> Writer:
     return Writer(spark, tmp_path / "store")
 
 
-def test_partitions_go_in_the_order_of_their_numbers_and_rows_in_theirs(write: Writer) -> None:
+def test_partitions_go_in_the_order_of_their_numbers_and_the_store_is_closed_behind_them(write: Writer) -> None:
     write(write.messages(500, partitions=5))
 
+    assert not (write.root / "abort").exists()
+    assert [] == [path for path in (write.root / "commitlog-sink").rglob("*") if path.is_file()]
     assert [f"body {number}".encode() for number in range(500)] == [row.body for row in write.read("body")]
     assert consumed(write.root) == 500
-
-
-def test_a_second_write_goes_on_behind_the_first(write: Writer) -> None:
-    write(write.messages(100))
-    write(write.messages(100, first=100))
-    ends: dict[tuple[str, int], int] = {}
-    for row in rows_of(write.root, "topic", "queue_id", "queue_offset"):
-        queue = row["topic"], row["queue_id"]
-        assert ends.get(queue, 0) == row["queue_offset"]
-        ends[queue] = row["queue_offset"] + 1
-
-    assert [f"body {number}".encode() for number in range(200)] == [row.body for row in write.read("body")]
-    assert sum(ends.values()) == 200
-
-
-def test_the_store_is_closed_and_nothing_of_the_job_is_left(write: Writer) -> None:
-    write(write.messages(50))
-    sink = write.root / "commitlog-sink"
-
-    assert not (write.root / "abort").exists()
-    assert [] == [path for path in sink.rglob("*") if path.is_file()]
 
 
 def test_no_rows_make_a_store_without_messages(write: Writer) -> None:
@@ -184,17 +163,6 @@ def test_other_modes_are_refused(mode: str, write: Writer) -> None:
     assert 'use either the "Append" or "Overwrite" mode' in error_of(lambda: write(write.messages(1), mode))
 
 
-# ---- once
-
-
-def test_a_named_job_is_appended_once(write: Writer) -> None:
-    for _ in range(3):
-        write(write.messages(20), commitId="backfill of May")
-    write(write.messages(5, first=20), commitId="backfill of June")
-
-    assert [f"body {number}".encode() for number in range(25)] == [row.body for row in write.read("body")]
-
-
 def test_tasks_without_a_report_of_what_they_staged_are_counted() -> None:
     with pytest.raises(StoreError, match=r"expected a report .* of 2 tasks, found 0: .*run the write again"):
         staged_partitions([None, None])
@@ -210,10 +178,8 @@ BAD = (
 )
 
 
-@pytest.mark.parametrize(("topic", "body", "reason"), BAD[-2:])
-def test_a_bad_row_fails_the_job_by_number_and_reason_and_nothing_is_visible(
-    topic: str | None, body: bytes, reason: str, write: Writer
-) -> None:
+def test_a_bad_row_fails_the_job_by_number_and_reason_and_nothing_is_visible(write: Writer) -> None:
+    topic, body, reason = BAD[-1]
     write(write.messages(5))
     rows: list[tuple[str | None, bytes]] = [("good", b"good")] * 70
     rows[61] = (topic, body)
@@ -306,7 +272,6 @@ MESSAGES = {
 }
 """Columns that a writer accepts, and a reader returns, as expressions on the number of a message."""
 
-SERVED = "topic string, queue_id int, queue_offset bigint, physical_offset bigint, body binary"
 COUNT = 120
 
 
@@ -318,67 +283,18 @@ def messages(session: SparkSession) -> DataFrame:
     return frame.drop("id")
 
 
-@pytest.fixture
-def written(spark: SparkSession, tmp_path: Path) -> Writer:
-    """Write the messages to a store."""
-    writer = Writer(spark, tmp_path / "store")
-    writer(messages(spark), preserveStoreTimestamp="true")
-    return writer
+def test_what_is_read_is_the_frame_that_was_written(write: Writer) -> None:
+    expected = messages(write.session)
+    write(expected, preserveStoreTimestamp="true")
+    found = write.session.read.format("commitlog").option("columns", ",".join(expected.columns)).load(str(write.root))
 
-
-def loaded(session: SparkSession, root: Path, *columns: str) -> DataFrame:
-    return session.read.format("commitlog").option("columns", ",".join(columns)).load(str(root))
-
-
-def served(session: SparkSession, root: Path) -> tuple[DataFrame, DataFrame]:
-    """Query a store as consumers do, by each queue and each message's keys; opening it must repair nothing."""
-    by_queue, by_key = [], []
-    with DefaultMessageStore.open(root, SMALL_CONFIG, read_only=True) as store:
+    assert_df_equality(expected, found, ignore_nullable=True)
+    with DefaultMessageStore.open(write.root, SMALL_CONFIG, read_only=True) as store:
         report = store.recovery_report
         assert (0, 0, ()) == (report.dispatched, report.caught_up, report.changes)
-        queues = sorted(store.commit_log.queue_offsets.as_mapping())
-        for topic, queue_id in queues:
-            for queue_offset in range(store.get_max_offset_in_queue(topic, queue_id)):
-                found = store.get_message("group", topic, queue_id, queue_offset, 1)
-                assert found is not None
-                by_queue += [
-                    (topic, queue_id, each.queue_offset, each.physical_offset, each.body) for each in found.messages
-                ]
-        for topic in sorted({topic for topic, _ in queues}):
-            for key in (f"k{number}" for number in range(COUNT)):
-                found_by_key = store.query_message(topic, key, 64, 0, 2**63 - 1)
-                by_key += [(key, topic, each.physical_offset) for each in found_by_key.messages]
-    return (
-        session.createDataFrame(by_queue, SERVED),
-        session.createDataFrame(by_key, "key string, topic string, physical_offset bigint"),
-    )
-
-
-def test_what_is_read_is_the_frame_that_was_written(spark: SparkSession, written: Writer) -> None:
-    expected = messages(spark)
-
-    assert_df_equality(expected, loaded(spark, written.root, *expected.columns), ignore_nullable=True)
-
-
-def test_a_rebuilt_store_is_read_and_serves_as_the_one_that_was_written(spark: SparkSession, written: Writer) -> None:
-    rebuilt = shutil.copytree(written.root, written.root.with_name("rebuilt"))
-    for kind in ("consumequeue", "index"):
-        shutil.rmtree(rebuilt / kind)
-    sizes = ["--consume-queue-file-size", SMALL["mappedFileSizeConsumeQueue"]]
-    sizes += ["--hash-slot-num", SMALL["maxHashSlotNum"], "--index-num", SMALL["maxIndexNum"]]
-
-    assert 0 == rebuild_consume_queue([str(rebuilt), *sizes, "--with-index", "--replace"])
-    columns = [column.split()[0] for column in SERVED.split(", ")]
-    queued = (
-        loaded(spark, rebuilt, *columns, "sys_flag").where("(sys_flag & 4) = 0").select(*columns)
-    )  # not prepared ones
-    by_queue, by_key = served(spark, rebuilt)
-    queues_before, keys_before = served(spark, written.root)
-    assert_df_equality(loaded(spark, written.root, *MESSAGES), loaded(spark, rebuilt, *MESSAGES))
-    assert_df_equality(queues_before, by_queue)
-    assert_df_equality(queued, by_queue, ignore_row_order=True, ignore_nullable=True)
-    assert_df_equality(keys_before, by_key)
-    assert COUNT * 2 // 3 == by_queue.count() == by_key.count()
+        queues = store.commit_log.queue_offsets.as_mapping()
+        assert COUNT * 2 // 3 == sum(store.get_max_offset_in_queue(*queue) for queue in queues)  # no prepared ones
+        assert 1 == len(store.query_message("orders", "k3", 64, 0, 2**63 - 1).messages)
 
 
 # ---- several at once
