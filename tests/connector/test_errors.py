@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import re
-import struct
 from typing import TYPE_CHECKING
 
 import pytest
@@ -63,15 +62,6 @@ def test_what_can_not_be_read_is_named_and_no_empty_dataframe(
     assert re.search(says.replace("HERE", str(tmp_path)).replace("?", r"\?"), text, re.DOTALL), text
 
 
-def test_a_queue_file_is_not_an_empty_dataframe(read: Reader, tmp_path: Path) -> None:
-    queue = tmp_path / "consumequeue" / "orders" / "0"
-    queue.mkdir(parents=True)
-    (queue / f"{0:020}").write_bytes(struct.pack(">qiq", 0, 200, 7) + bytes(5980))
-    text = first_lines(lambda: plan(read(queue / f"{0:020}")))
-
-    assert "it is a consume queue of topic 'orders', queue 0" in text
-
-
 @pytest.mark.parametrize(
     ("at", "says"),
     [
@@ -93,17 +83,6 @@ def test_damage_names_file_offset_expected_found_and_the_option_that_goes_on(
 
     assert [] == [words for words in says if words.format(**named) not in text], text
     assert "mode=DROPMALFORMED" in text
-
-
-def test_a_missing_segment_names_the_option_that_goes_on(read: Reader, tmp_path: Path) -> None:
-    log = LogBuilder(4096)
-    log.fill(3)
-    root = log.write(tmp_path / "store")
-    (root / "commitlog" / f"{4096:020d}").unlink()
-    text = first_lines(lambda: read(root).count())
-
-    assert f"segment {4096:020d} is missing" in text
-    assert "failOnDataLoss" in text
 
 
 def test_a_segment_that_vanishes_behind_the_plan_names_the_option_that_goes_on(read: Reader, tmp_path: Path) -> None:

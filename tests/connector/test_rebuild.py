@@ -183,21 +183,6 @@ def test_hostile_names_get_no_queue_and_are_listed(tmp_path: Path) -> None:
     assert {"store", "found"} == {path.name for path in tmp_path.iterdir()}
 
 
-def test_a_light_queue_that_cannot_be_leaves_the_others_of_its_record(tmp_path: Path) -> None:
-    log = LogBuilder(segment_size=1 << 14)
-    lists = {"INNER_MULTI_DISPATCH": "%LMQ%a,%LMQ%a/b,%LMQ%c", "INNER_MULTI_QUEUE_OFFSET": "0,0,-1"}
-    log.append(b"x", topic="t", properties=lists)
-    log.append(b"x", topic="t", properties={**lists, "INNER_MULTI_QUEUE_OFFSET": "1"})
-    log.append(b"x", topic="t", properties={"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "1"})
-    light = replace(SIZES, release="4.9", is_multi_dispatch_enabled=True, is_lmq_enabled=True)
-    report = rebuild_here(log.write(tmp_path / "store"), tmp_path / "found", replace(RULES, queue_rules=light))
-
-    assert [("%LMQ%a", 0, 2), ("t", 0, 3)] == [(queue.topic, queue.queue_id, queue.units) for queue in report.queues]
-    assert [("%LMQ%a/b", 0), ("%LMQ%c", 0), ("t", 0)] == [
-        unit[:2] for outcome in report.outcomes for unit in outcome.refused
-    ]
-
-
 @pytest.mark.parametrize("segment_size", [1 << 16, 2048])
 def test_a_log_that_names_too_many_queues_is_refused(segment_size: int, tmp_path: Path) -> None:
     log = LogBuilder(segment_size=segment_size)

@@ -158,11 +158,6 @@ def test_a_store_can_be_overwritten_by_what_is_read_from_it(write: Writer) -> No
     assert [f"body {number}".encode() for number in range(1, 60, 3)] == [row.body for row in write.read("body")]
 
 
-@pytest.mark.parametrize("mode", ["ignore", "errorifexists"])
-def test_other_modes_are_refused(mode: str, write: Writer) -> None:
-    assert 'use either the "Append" or "Overwrite" mode' in error_of(lambda: write(write.messages(1), mode))
-
-
 def test_tasks_without_a_report_of_what_they_staged_are_counted() -> None:
     with pytest.raises(StoreError, match=r"expected a report .* of 2 tasks, found 0: .*run the write again"):
         staged_partitions([None, None])
