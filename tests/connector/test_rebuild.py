@@ -19,7 +19,7 @@ from store_core.store.rebuild import job, segment_scan
 from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
-from tests.builders import BODY_LENGTH_AT, LogBuilder, patch
+from tests.builders import BODY_LENGTH_AT, MAGIC_AT, LogBuilder, patch
 from tests.connector.called import LocalRunner, differing, log_of, rebuild_here
 from tests.store_core.rebuilt import golden_rules, index_files, queue_files
 
@@ -40,22 +40,27 @@ def put(log: LogBuilder, *offsets: int, topic: str = "t", queue_id: int = 0) -> 
 # ---- however the work is divided
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("lost", [(), (20, 21, 90, 150)], ids=["sound", "salvaged"])
+@pytest.mark.parametrize("seed", range(5))
 def test_the_result_depends_neither_on_cuts_nor_on_order_nor_on_repetition(
-    seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seed: int, lost: tuple[int, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    store = log_of(200).write(tmp_path / "store")
-    rebuild_by(LocalRunner(slots=1), store, tmp_path / "expected", RULES)  # one task writes the index
+    log, rules = log_of(200), replace(RULES, is_salvaged=bool(lost))
+    for number in lost:
+        log.patch(log.records[number].physical_offset + MAGIC_AT, b"\xff" * 4)
+    store = log.write(tmp_path / "store")
+    expected = rebuild_by(LocalRunner(slots=1), store, tmp_path / "expected", rules)  # one task writes the index
     chosen = random.Random(seed)  # noqa: S311 -- for variety
     monkeypatch.setattr(segment_scan, "_SMALLEST_PART", 300)
     monkeypatch.setattr(job, "_BUCKETS_A_SLOT", chosen.randint(1, 5))
     monkeypatch.setattr(job, "_CHUNK", seed % 3 * job._CHUNK or 1)  # queues are written piece by piece, or at once
     runner = LocalRunner(chosen, attempts=2, is_one_machine=seed % 2 == 0, slots=chosen.randint(1, 40))
-    report = rebuild_by(runner, store, tmp_path / "found", RULES)
+    report = rebuild_by(runner, store, tmp_path / "found", rules)
 
     assert queue_files(tmp_path / "expected") == queue_files(tmp_path / "found")
     assert index_files(tmp_path / "expected") == index_files(tmp_path / "found")
-    assert 200 == report.records
+    assert expected.queues == report.queues
+    assert 200 - len(lost) == report.records
     assert {"consumequeue", "index"} == {path.name for path in (tmp_path / "found").iterdir()}
 
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import random
 import shutil
 from collections import Counter
 from dataclasses import replace
@@ -19,14 +18,13 @@ from store_core import read_messages
 from store_core.queue.consume_queue_unit import UNIT_DTYPE
 from store_core.queue.queue_path import QueueRules
 from store_core.snapshot.index import Index
-from store_core.store.rebuild import job
 from store_core.store.rebuild.index_files import IndexComparison
 from store_core.store.rebuild.job import rebuild_by
 from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.rebuild.queue_compare import LogBounds
 from tests.budgets import budget
 from tests.builders import BODY_AT, MAGIC_AT, LogBuilder
-from tests.connector.called import LocalRunner, differing, log_of, rebuild_here, rebuilt_queues
+from tests.connector.called import differing, log_of, rebuild_here, rebuilt_queues
 from tests.store_core.rebuilt import index_files, queue_files
 
 if TYPE_CHECKING:
@@ -205,24 +203,6 @@ def is_still_a_log(store: Path) -> bool:
     is_once = sum(map(len, columns)) == sum(row["sys_flag"] & 12 in (0, 8) for row in rows)
     is_sorted = all(column == sorted(column) for column in columns)
     return bool(found) and is_known and is_text and is_small and is_once and is_sorted
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_salvage_depends_neither_on_order_nor_on_repetition(
-    seed: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    log = log_of(200)
-    for number in (20, 21, 90, 150):
-        log.patch(log.records[number].physical_offset + MAGIC_AT, BAD_MAGIC)
-    store = log.write(tmp_path / "store")
-    expected = rebuild_here(store, tmp_path / "expected", RULES)
-    chosen = random.Random(seed)  # noqa: S311 -- for variety
-    monkeypatch.setattr(job, "_BUCKETS_A_SLOT", chosen.randint(1, 5))
-    runner = LocalRunner(chosen, attempts=2, is_one_machine=seed % 2 == 0, slots=chosen.randint(1, 9))
-    report = rebuild_by(runner, store, tmp_path / "found", RULES)
-
-    assert expected.queues == report.queues
-    assert queue_files(tmp_path / "expected") == queue_files(tmp_path / "found")
 
 
 def test_bodies_are_looked_at_only_if_that_is_asked_for(tmp_path: Path) -> None:
