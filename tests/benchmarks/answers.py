@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import resource
 import subprocess
 import sys
 import time
@@ -26,8 +25,8 @@ from store_core.answers.report import Verdict
 from store_core.answers.store_bill import BILL_COLUMNS
 from store_core.answers.store_producers import SEND_COLUMNS
 from store_core.store.read.option_table import NamedBy
-from tests.benchmarks.measure import compare, drained, measure, report_limit
-from tests.benchmarks.segments import make_indexed, make_log, make_store
+from tests.benchmarks.measure import compare, drained, ended_seconds, measure, report_limit
+from tests.benchmarks.segments import link_log, make_indexed, make_log, make_store
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,7 +43,8 @@ _GROUPS: Final = 50
 
 def bench_answers(folder: Path, runs: int) -> list[dict[str, object]]:
     """Time each answer beside the scan whose columns it needs; where queues help, on a store that has none, too."""
-    bare, whole = _without_queues(folder), _with_offsets(folder)
+    bare = link_log(folder / "bare", make_log(folder, _LOG_BYTES, _GIBIBYTE, _BODY))
+    whole = _with_offsets(folder)
     print("==> answers about 4.3 million messages, beside the scans that they need; processor time", flush=True)
     groups: list[tuple[str, Callable[[], object], dict[str, Callable[[], object]]]] = [
         (
@@ -94,17 +94,6 @@ def _unique_key(number: int) -> str:
     return f"7F0000010A1B18B4AAC2{number:012X}"
 
 
-def _without_queues(folder: Path) -> Path:
-    """Make a store that has the same log, and neither queues nor index."""
-    store, log = folder / "bare", make_log(folder, _LOG_BYTES, _GIBIBYTE, _BODY) / "commitlog"
-    (store / "commitlog").mkdir(parents=True, exist_ok=True)
-    for path in log.iterdir():
-        linked = store / "commitlog" / path.name
-        if not linked.exists():
-            linked.hardlink_to(path)
-    return store
-
-
 def _with_offsets(folder: Path) -> Path:
     """Let groups have consumed half of each queue of the store with queues."""
     store = make_indexed(folder, _LOG_BYTES, _BODY)
@@ -141,8 +130,7 @@ def bench_checking(folder: Path, runs: int) -> list[dict[str, object]]:
 
 def _processor_time() -> float:
     """Return user and system time of this process and of those that it started and that have ended."""
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + ended.ru_utime + ended.ru_stime
+    return time.process_time() + ended_seconds()
 
 
 def _check(store: Path, processes: int) -> None:

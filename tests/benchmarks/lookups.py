@@ -31,7 +31,7 @@ from store_core import (
 from tests.benchmarks.measure import Timing, compare, report_limit
 from tests.benchmarks.segments import RARE_TOPIC, make_indexed
 from tests.benchmarks.sources import OneRow, OneWideRow
-from tests.benchmarks.spark import bench_session, drain
+from tests.benchmarks.spark import bench_session, drain, parquet_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,6 +45,7 @@ _BODY: Final = 200
 _TENTH: Final = 0.1
 _TWENTIETH: Final = 0.05
 _HUNDREDTH: Final = 0.01
+_BOUNDS: Final = {"starting_offsets": {RARE_TOPIC: {0: 100}}, "ending_offsets": {RARE_TOPIC: {0: 132}}}
 _FLOOR: Final = 1.3
 """What a look-up may take of the time of a Python source of one row."""
 
@@ -73,12 +74,11 @@ def bench_lookups(folder: Path, runs: int) -> list[dict[str, object]]:
     print("==> look-ups in 4.3 million messages, beside a scan", flush=True)
     places = read_messages(store, topic=RARE_TOPIC, columns=["physical_offset"]).read_all()["physical_offset"]
     place, last = places[places.length() // 2].as_py(), places[-1].as_py()
-    bounds = {"starting_offsets": {RARE_TOPIC: {0: 100}}, "ending_offsets": {RARE_TOPIC: {0: 132}}}
     topics = {
         "scan for a topic": _reading(store, topic=RARE_TOPIC, use_consume_queues="never"),
         "one topic of 1 %": _reading(store, topic=RARE_TOPIC),
         "one queue of it": _reading(store, topic=RARE_TOPIC, queue_id=0),
-        "32 messages of that queue": _reading(store, topic=RARE_TOPIC, queue_id=0, **bounds),
+        "32 messages of that queue": _reading(store, topic=RARE_TOPIC, queue_id=0, **_BOUNDS),
     }
     ids = {
         "scan for a position": _reading(store, physical_offset=place, mode="PERMISSIVE"),
@@ -98,13 +98,12 @@ def bench_lookups(folder: Path, runs: int) -> list[dict[str, object]]:
 
 def _asked(place: int, last: int, row: Mapping[str, Any]) -> dict[str, tuple[dict[str, object], float]]:
     """Return questions, by what they ask for, and the most seconds that each may take of a new process."""
-    bounds = {"starting_offsets": {RARE_TOPIC: {0: 100}}, "ending_offsets": {RARE_TOPIC: {0: 132}}}
     return {
         "a key": ({"key": row["keys"][0]}, 0.02),
         "a unique key": ({"unique_key": row["unique_key"]}, 0.02),
         "an offset in an earlier segment": ({"physical_offset": place}, 0.01),
         "an offset in the last segment": ({"physical_offset": last}, 0.01),
-        "32 messages of a queue": ({"topic": RARE_TOPIC, "queue_id": 0, **bounds}, 0.02),
+        "32 messages of a queue": ({"topic": RARE_TOPIC, "queue_id": 0, **_BOUNDS}, 0.02),
     }
 
 
@@ -199,11 +198,7 @@ def _through_spark(store: Path, folder: Path, runs: int, place: int, key: str) -
         return spark.read.format("commitlog").options(**options).load(str(store))
 
     try:
-        parquet = folder / f"{store.name}.parquet"
-        if not (parquet / "_SUCCESS").exists():
-            shutil.rmtree(parquet, ignore_errors=True)
-            log().write.parquet(str(parquet))
-        rows, position = spark.read.parquet(str(parquet)), str(place)
+        rows, position = parquet_of(log(), folder / f"{store.name}.parquet"), str(place)
         topics = {
             "Spark: scan for a topic": lambda: drain(log(topic=RARE_TOPIC, useConsumeQueues="never")),
             "Spark: one topic of 1 %": lambda: drain(log(topic=RARE_TOPIC)),

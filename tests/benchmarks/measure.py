@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import statistics
 import time
 from dataclasses import dataclass
@@ -77,6 +78,12 @@ def seconds_of(process: int) -> float:
     """Return user and system time of a process."""
     fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
     return sum(map(int, fields[_TIMES])) / os.sysconf("SC_CLK_TCK")
+
+
+def ended_seconds() -> float:
+    """Return user and system time of all processes that this one started and that have ended."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime
 
 
 def family_seconds() -> float:

@@ -32,7 +32,7 @@ from store_core.store.rebuild.plan import RebuildRules
 from store_core.store.store_life import StoreServices, StoreSetup
 from tests.benchmarks.measure import Timing, report_speed
 from tests.benchmarks.memory import anonymous, memory_row, peak_while, told_by
-from tests.benchmarks.segments import make_log
+from tests.benchmarks.segments import link_log, make_log
 from tests.benchmarks.spark import CONF, bench_session, settings_of
 from tests.interop.judge import Judge
 from tests.interop.rocketmq import RocketMq
@@ -93,7 +93,7 @@ def _ratio(spark: SparkSession, folder: Path, runs: int) -> list[dict[str, Any]]
     ours: dict[str, list[float]] = {name: [] for name in _WANTED}
     records = 0
     with tempfile.TemporaryDirectory(dir=folder) as linked, RocketMq(harness_command(RELEASES[_RELEASE])) as process:
-        store, judge = _linked(log, Path(linked)), Judge(_RELEASE, process)
+        store, judge = link_log(Path(linked), log), Judge(_RELEASE, process)
         for _ in range(runs + 1):
             _lose_queues(store)
             answer = judge.bench_load(store, messageIndexEnable=True, checkCRCOnRecover=False)
@@ -106,15 +106,6 @@ def _ratio(spark: SparkSession, folder: Path, runs: int) -> list[dict[str, Any]]
     timings = {name: Timing(name, tuple(seconds[1:])) for name, seconds in ours.items()}
     rows = [report_speed(base), *(report_speed(timings[name], base, _WANTED[name][1]) for name in timings)]
     return [row | {"records": records} for row in rows]
-
-
-def _linked(log: Path, root: Path) -> Path:
-    """Make a store with the same log files, which shares nothing else with other measurements."""
-    directory = root / "commitlog"
-    directory.mkdir()
-    for segment in (log / "commitlog").iterdir():
-        directory.joinpath(segment.name).hardlink_to(segment)
-    return root
 
 
 def _growth(spark: SparkSession, folder: Path, runs: int) -> list[dict[str, Any]]:

@@ -73,7 +73,7 @@ def bench_remote(folder: Path, runs: int, megabytes: int) -> list[dict[str, obje
 @contextmanager
 def _serving(store: Path, latency: float = 0, rate: float = 0) -> Iterator[tuple[int, dict[str, str]]]:
     """Run a server of a store, and provide its process and the settings of its clients."""
-    command = [sys.executable, __file__, "serve", str(store), str(latency), str(rate)]
+    command = [sys.executable, __file__, str(store), str(latency), str(rate)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as server:  # noqa: S603 -- this file
         try:
             port = int(server.stdout.readline()) if server.stdout else 0
@@ -119,10 +119,10 @@ def _rows(settings: dict[str, str], store: Path, runs: int, server: int) -> list
     return rows
 
 
-def _settings(endpoint: str, user: str = "bench", secret: str = "bench") -> dict[str, str]:  # noqa: S107 -- no secret
+def _settings(endpoint: str) -> dict[str, str]:
     return {
-        "access_key": user,
-        "secret_key": secret,
+        "access_key": "bench",
+        "secret_key": "bench",
         "endpoint_override": endpoint,
         "scheme": "http",
         "region": "us-east-1",
@@ -217,7 +217,4 @@ def _serve(store: str, latency: float, rate: float) -> None:
 
 
 if __name__ == "__main__":
-    if sys.argv[1] == "serve":
-        _serve(sys.argv[2], *(float(value) for value in sys.argv[3:]))
-    else:  # ENDPOINT USER SECRET PROCESS STORE RUNS: another server, which has the store's files in bench/store
-        _rows(_settings(*sys.argv[1:4]), Path(sys.argv[5]), int(sys.argv[6]), int(sys.argv[4]))
+    _serve(sys.argv[1], *(float(value) for value in sys.argv[2:]))

@@ -117,6 +117,16 @@ def make_indexed(folder: Path, size: int, body_size: int, *, has_rare: bool = Fa
     return store
 
 
+def link_log(store: Path, log: Path) -> Path:
+    """Make a store that has the same files of a log, and shares nothing else with others."""
+    (store / "commitlog").mkdir(parents=True, exist_ok=True)
+    for path in (log / "commitlog").iterdir():
+        linked = store / "commitlog" / path.name
+        if not linked.exists():
+            linked.hardlink_to(path)
+    return store
+
+
 def make_sparse_log(folder: Path, segments: int, last_bytes: int, body_size: int) -> Path:
     """Write a store of segments of 1 GiB, unless it is there: the last has `last_bytes` of records, the others few.
 

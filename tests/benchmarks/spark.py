@@ -87,11 +87,7 @@ def _bench(spark: SparkSession, store: Path, folder: Path, runs: int) -> dict[st
             reader = reader.option("columns", columns)
         return reader.load(str(store))
 
-    parquet = folder / f"{store.name}.parquet"
-    if not (parquet / "_SUCCESS").exists():
-        shutil.rmtree(parquet, ignore_errors=True)
-        log().write.parquet(str(parquet))
-    rows = spark.read.parquet(str(parquet))
+    rows = parquet_of(log(), folder / f"{store.name}.parquet")
     drains = {
         "Parquet, all columns, noop": lambda: drain(rows),
         "commitlog, all columns, no CRC": lambda: drain(log()),
@@ -146,6 +142,14 @@ def _drain_of(spark: SparkSession, options: Mapping[str, str]) -> Callable[[], N
 
 def _count(rows: DataFrame) -> None:
     rows.groupBy("topic").count().collect()
+
+
+def parquet_of(rows: DataFrame, path: Path) -> DataFrame:
+    """Write rows as Parquet, unless they are there, and return what reads that."""
+    if not (path / "_SUCCESS").exists():
+        shutil.rmtree(path, ignore_errors=True)
+        rows.write.parquet(str(path))
+    return rows.sparkSession.read.parquet(str(path))
 
 
 def drain(rows: DataFrame) -> None:

@@ -7,12 +7,11 @@ more of them.
 
 from __future__ import annotations
 
-import resource
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any, Final
 
-from tests.benchmarks.measure import measure, report_limit
+from tests.benchmarks.measure import ended_seconds, measure, report_limit
 from tests.benchmarks.segments import make_sparse_log, make_store
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ def bench_starting(folder: Path, runs: int) -> list[dict[str, Any]]:
         "read all columns of 16 MiB": f"from store_core import read_messages; list(read_messages({str(store)!r}))",
     }
     print("==> new processes, user and system time", flush=True)
-    timings = measure({name: _process(code) for name, code in codes.items()}, runs, _ended_seconds)
+    timings = measure({name: _process(code) for name, code in codes.items()}, runs, ended_seconds)
     planning = timings["plan it twice"].least - timings["plan a log of 64 GiB"].least
     alone = {"name": "planning 64 GiB alone, warm", "least": planning, "median": None, "most": _MOST}
     return [*map(report_limit, timings.values()), alone]
@@ -51,9 +50,3 @@ def bench_starting(folder: Path, runs: int) -> list[dict[str, Any]]:
 
 def _process(code: str) -> Callable[[], object]:
     return lambda: subprocess.run([sys.executable, "-c", code], check=True)  # noqa: S603 -- our own code
-
-
-def _ended_seconds() -> float:
-    """Return user and system time of all processes that this one started and that have ended."""
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return ended.ru_utime + ended.ru_stime
