@@ -8,7 +8,7 @@ import io
 import logging
 import shutil
 import tarfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import lz4.frame
@@ -164,9 +164,7 @@ def _plain_log() -> tuple[bytes, list[_Piece], list[int]]:
     for record in records:
         if len(data) % _SEGMENT + record.size + 8 > _SEGMENT:
             data += blank_record(_SEGMENT - len(data) % _SEGMENT)
-        placed = type(record)(
-            **{name: getattr(record, name) for name in record.__slots__} | {"physical_offset": len(data)}
-        )
+        placed = replace(record, physical_offset=len(data))
         pieces.append(_Piece(len(data), len(data), placed.encode(), _row(placed)))
         data += placed.encode()
     whole = bytes(data).ljust(-(-len(data) // _SEGMENT) * _SEGMENT, b"\0")
