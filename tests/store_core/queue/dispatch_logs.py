@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import zlib
 from dataclasses import replace
-from typing import Final, get_args
+from typing import TYPE_CHECKING, Any, Final, get_args
 
 import numpy as np
 from hypothesis import strategies as st
@@ -19,6 +19,9 @@ from store_core.queue.queue_path import QueueRules
 from tests import strategies
 from tests.builders import Record, blank_record, pack_properties
 from tests.strategies import Log
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 RELEASES: Final[tuple[Release, ...]] = get_args(Release)
 DELAYS: Final = (1000, 5000, 10_000)
@@ -201,38 +204,53 @@ _TOPICS: Final = st.sampled_from(
 _QUEUE_IDS: Final = st.sampled_from([0, 0, 1, 2**31 - 1, -1, -(2**31)])
 _NAMES: Final = st.sampled_from(["%LMQ%a", "%LMQ%b", "%LMQ%a/b", "T", "B", "", "..", "\ud800", "x" * 300])
 _INDEXES: Final = st.sampled_from(["0", "3", "+7", "-1", "", "x", "\u0663", str(2**63), *map(str, BORDER_OFFSETS)])
+_SIZES: Final = st.sampled_from([1, 1, 0, 3, -1, 2**15 - 1])
 
 
 @st.composite
-def _lists(draw: st.DrawFn) -> dict[str, str]:
+def _lists(draw: st.DrawFn, names: st.SearchStrategy[str], indexes: st.SearchStrategy[str]) -> dict[str, str]:
     """Draw two lists, which usually fit together."""
-    names = draw(st.lists(_NAMES, max_size=4))
-    count = len(names) + draw(st.sampled_from([0, 0, 0, 1, -1]))
-    indexes = draw(st.lists(_INDEXES, min_size=max(count, 0), max_size=max(count, 0)))
-    properties = {"INNER_MULTI_DISPATCH": ",".join(names), "INNER_MULTI_QUEUE_OFFSET": ",".join(indexes)}
+    chosen = draw(st.lists(names, max_size=4))
+    count = len(chosen) + draw(st.sampled_from([0, 0, 0, 1, -1]))
+    numbers = draw(st.lists(indexes, min_size=max(count, 0), max_size=max(count, 0)))
+    properties = {"INNER_MULTI_DISPATCH": ",".join(chosen), "INNER_MULTI_QUEUE_OFFSET": ",".join(numbers)}
     left_out = draw(st.sampled_from(["", "", "", *properties]))
     return {name: value for name, value in properties.items() if name != left_out}
 
 
+_FEW: Final = (st.integers(0, 1), st.integers(0, 12), st.integers(0, 4))
+_LIGHT: Final = _lists(st.sampled_from(["%LMQ%a", "%LMQ%b", "T", "b"]), st.sampled_from(["0", "1", "5"]))
+_OF_KIND: Final[dict[str, tuple[st.SearchStrategy[Any], ...]]] = {
+    "plain": (st.sampled_from(["T", "U", "%LMQ%a"]), *_FEW, st.just({})),
+    "mixed": (st.sampled_from(["T", "U", "B", "%LMQ%a", "%RETRY%g"]), *_FEW, st.just({}) | _LIGHT),
+    "hostile": (_TOPICS, _QUEUE_IDS, _OFFSETS, _SIZES, st.just({}) | _lists(_NAMES, _INDEXES)),
+}
+"""Topics, queue ids, indexes, sizes of batches, and lists of light queues; plain records are of simple queues alone."""
+
+
 @st.composite
-def hostile_requests(draw: st.DrawFn, *, max_size: int = 12) -> list[DispatchRequest]:
-    """Draw consecutive records of a log."""
-    requests = []
+def log_requests(
+    draw: st.DrawFn, kind: str = "hostile", *, max_size: int = 12, steps: Sequence[int] = (100,)
+) -> list[DispatchRequest]:
+    """Draw records of a log, whose positions differ by some steps."""
+    topics, queue_ids, indexes, sizes, lists = _OF_KIND[kind]
+    requests, start = [], 1000
     for number in range(draw(st.integers(0, max_size))):
-        index = draw(_OFFSETS)
+        start += draw(st.sampled_from(steps)) if number else 0
+        index = draw(indexes)
         requests.append(
             DispatchRequest(
-                topic=draw(_TOPICS),
-                queue_id=draw(_QUEUE_IDS),
-                physical_offset=1000 + 100 * number,
+                topic=draw(topics),
+                queue_id=draw(queue_ids),
+                physical_offset=start,
                 message_size=100,
                 tags_code=draw(st.integers(-5, 5)),
                 store_timestamp=10 * number,
                 consume_queue_offset=index,
                 sys_flag=draw(st.sampled_from([0, 0, 0, 4, 8, 12])),
-                properties=draw(st.just({}) | _lists()),
-                message_base_offset=draw(st.just(index) | _OFFSETS),
-                batch_size=draw(st.sampled_from([1, 1, 0, 3, -1, 2**15 - 1])),
+                properties=draw(lists),
+                message_base_offset=draw(st.just(index) | indexes),
+                batch_size=draw(sizes),
             )
         )
     return requests

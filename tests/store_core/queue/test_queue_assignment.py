@@ -29,11 +29,10 @@ from store_core.queue.queue_assignment import (
     batch_refusal,
     fitting_batches,
     index_limit,
-    index_refusal,
     lmq_units,
 )
 from store_core.queue.queue_path import QueueRules, parse_queue_id, queue_path, refusal_of, split_names
-from tests.store_core.queue.dispatch_logs import hostile_requests
+from tests.store_core.queue.dispatch_logs import log_requests
 
 RULES = QueueRules(
     consume_queue_file_size=100,
@@ -128,10 +127,6 @@ def test_a_name_that_can_be_no_directory_is_refused_before_the_index_is_looked_a
     assert "queue offset" not in assigned.refused[0].reason
 
 
-def test_the_largest_queue_id_is_one() -> None:
-    assert assign(request("T", 2**31 - 1), RULES).units == (AssignedUnit("T", 2**31 - 1, 0),)
-
-
 def test_a_light_queue_that_can_not_be_leaves_the_others() -> None:
     names = "%LMQ%a,B,..,%LMQ%b,T,%LMQ%c"
     assigned = assign(request(queue_id=3, properties=lists(names, f"{2**58},0,0,{2**62},{2**57},-1")), RULES)
@@ -192,7 +187,7 @@ def together(
     return found, assigned.refused
 
 
-@given(hostile_requests(), st.sampled_from(RELEASES), st.booleans(), st.booleans(), st.booleans())
+@given(log_requests(), st.sampled_from(RELEASES), st.booleans(), st.booleans(), st.booleans())
 def test_a_batch_is_assigned_as_its_records_one_by_one(
     requests: list[DispatchRequest], release: Release, has_lists: bool, is_lmq: bool, has_batches: bool
 ) -> None:
@@ -208,21 +203,6 @@ def test_a_batch_is_assigned_as_its_records_one_by_one(
 
     assert together(requests, rules, QueueNumbering()) == expected
     assert together(requests, rules, known) == expected
-
-
-@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.sampled_from([2**57, 2**58, LARGEST // 100 * 5])))
-def test_indexes_fit_if_none_is_refused(indexes: list[int]) -> None:
-    plain = [request(index=index) for index in indexes]
-    assigned = assign_batch(RequestBatch(plain), RULES, QueueNumbering())
-    fits = [index_refusal(index, RULES) is None for index in indexes]
-    rows = range(len(indexes)) if assigned.rows is None else assigned.rows.tolist()
-
-    assert list(rows) == [row for row, fit in enumerate(fits) if fit]
-
-
-def _request(names: str, offsets: str, topic: str = "T") -> DispatchRequest:
-    properties = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": offsets}
-    return DispatchRequest(topic, 5, 1000, 100, 0, 0, 0, properties=properties)
 
 
 def _rules(release: Release = "5.3", *, multi: bool = True, lmq: bool = True) -> QueueRules:
@@ -245,13 +225,17 @@ def _rules(release: Release = "5.3", *, multi: bool = True, lmq: bool = True) ->
 def test_light_queues_have_their_own_index_and_id_0_and_others_that_of_the_record(
     names: str, offsets: str, rules: QueueRules, units: list[tuple[str, int, int]]
 ) -> None:
-    assert lmq_units(_request(names, offsets), rules) == [AssignedUnit(*unit) for unit in units]
+    assert lmq_units(request(queue_id=5, properties=lists(names, offsets)), rules) == [
+        AssignedUnit(*unit) for unit in units
+    ]
 
 
 @pytest.mark.parametrize("topic", ["%RETRY%g", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX"])
 def test_retry_and_system_topics_have_some_in_4_9_only(topic: str) -> None:
-    assert lmq_units(_request("%LMQ%a", "1", topic), _rules("5.3")) == []
-    assert lmq_units(_request("%LMQ%a", "1", topic), _rules("4.9")) == [AssignedUnit("%LMQ%a", 0, 1)]
+    asked = request(topic, properties=lists("%LMQ%a", "1"))
+
+    assert lmq_units(asked, _rules("5.3")) == []
+    assert lmq_units(asked, _rules("4.9")) == [AssignedUnit("%LMQ%a", 0, 1)]
 
 
 @pytest.mark.parametrize(
@@ -275,7 +259,8 @@ def place(rows: list[tuple[bytes, int]]) -> tuple[np.ndarray, np.ndarray, np.nda
     return np.frombuffer(b"\xff" * 8 + b"".join(topic for topic, _ in rows), np.uint8), stops[:-1], stops[1:]
 
 
-def assert_told_apart(rows: list[tuple[bytes, int]], piece: int) -> None:
+@given(queues, st.sampled_from([1, 3, 30]))
+def test_every_row_gets_its_own_queue(rows: list[tuple[bytes, int]], piece: int) -> None:
     numbers = QueueNumbers()
     found: list[int] = []
     for first in range(0, len(rows), piece):
@@ -287,17 +272,6 @@ def assert_told_apart(rows: list[tuple[bytes, int]], piece: int) -> None:
     assert expected == [numbers.queues[number] for number in found]
     assert list(dict.fromkeys(expected)) == sorted(set(expected), key=expected.index)
     assert sorted(set(expected)) == sorted(numbers.queues)
-
-
-@given(queues, st.sampled_from([1, 3, 30]))
-def test_every_row_gets_its_own_queue(rows: list[tuple[bytes, int]], piece: int) -> None:
-    assert_told_apart(rows, piece)
-
-
-def test_many_queues_and_few_rows_at_a_time() -> None:
-    rows = [(b"topic-%d" % (number % 700), number % 3) for number in range(3000)]
-
-    assert_told_apart(rows, 100)
 
 
 _NAMES = st.one_of(
@@ -340,6 +314,7 @@ def test_a_name_is_refused_or_its_directory_lies_two_levels_below(topic: str, qu
         ("T", -1, "a queue id is 0 to 2147483647"),
         ("T", 2**31, "a queue id is 0 to 2147483647"),
         ("%LMQ%a b|c", 70000, None),
+        ("T", 2**31 - 1, None),
         ("\ufffd", 0, None),
     ],
 )

@@ -4,9 +4,7 @@
 from __future__ import annotations
 
 import errno
-import os
 from dataclasses import replace
-from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -16,17 +14,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError, SegmentLayoutError
-from store_core.files.file_system import OpenFile, OsOpenFile
 from store_core.files.mapped_file import MAX_OPEN_QUEUES
 from store_core.queue.consume_queue.consume_queue import QueueServices
 from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
 from store_core.queue.queue_path import QueueRules
 from tests.budgets import budget
-from tests.store_core.fakes import FakeClock, FaultyFileSystem, SyncingDisk, descriptors
+from tests.store_core.fakes import FakeClock, FaultyFileSystem, MortalFileSystem, SyncingDisk, descriptors
 from tests.store_core.queue.consume_queues import answers_of, file_bytes, units_in
+from tests.store_core.queue.dispatch_logs import log_requests
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from store_core.files.file_system import FileSystem
     from store_core.format.release import Release
 
 _RULES = QueueRules(
@@ -51,8 +52,8 @@ class _Maker:
         self.put_offsets: list[int] = []
         self.errors = 0
 
-    def new(self, **options: Any) -> ConsumeQueueStore:  # noqa: ANN401 -- keywords of the class
-        services = QueueServices(self.rules, self.disk, self.clock, lambda: not self.errors, self._note_error)
+    def new(self, disk: FileSystem | None = None, **options: Any) -> ConsumeQueueStore:  # noqa: ANN401 -- keywords of the class
+        services = QueueServices(self.rules, disk or self.disk, self.clock, lambda: not self.errors, self._note_error)
         return ConsumeQueueStore(self.root, services, self._note_put, **options)
 
     def _note_put(self, store_timestamp: int, physical_offset: int) -> None:
@@ -216,49 +217,6 @@ def test_the_list_of_refused_units_is_bounded(maker: _Maker) -> None:
 
 # ---- many at once
 
-_NUMBERS = st.sampled_from([0, 0, 0, 4, 8, 12])
-_HOSTILE = st.sampled_from(["", "..", "a/b", "x" * 300])
-_ANY_INDEX = st.one_of(st.integers(0, 12), st.sampled_from([-1, 2**57, 2**62, 2**63 - 1]))
-_LISTS = st.sampled_from(
-    [("%LMQ%a", "0"), ("%LMQ%a,%LMQ%b", "3,0"), ("%LMQ%a,%LMQ%a", "1,1"), ("b,%LMQ%a", "2,0"), ("%LMQ%c,T", "0,5")]
-)
-_BAD_LISTS = st.sampled_from([("%LMQ%a,b", "1,"), ("b,%LMQ%a", ",1"), ("%LMQ%a,B", "0,0"), ("../x", "0"), ("a", "-1")])
-
-
-@st.composite
-def _requests(draw: st.DrawFn, *, hostile: bool = False, plain: bool = False) -> list[DispatchRequest]:
-    """Make records of a log, in which positions mostly grow; plain ones are of simple queues alone."""
-    topics = st.sampled_from(["T", "U", "%LMQ%a"] if plain else ["T", "U", "B", "%LMQ%a", "%RETRY%g"])
-    indexes = st.integers(0, 12)
-    lists: st.SearchStrategy[tuple[str, str] | None] = st.none()
-    if not plain:
-        lists = st.one_of(lists, lists, _LISTS)
-    if hostile:
-        topics, indexes = st.one_of(topics, topics, _HOSTILE), _ANY_INDEX
-        lists = st.one_of(lists, _BAD_LISTS)
-    requests = []
-    start = 1000
-    for _ in range(draw(st.integers(0, 25))):
-        start += draw(st.sampled_from([100, 100, 100, 50, -100]))
-        named = draw(lists)
-        base = draw(indexes)
-        requests.append(
-            DispatchRequest(
-                topic=draw(topics),
-                queue_id=draw(st.integers(0, 1)),
-                physical_offset=start,
-                message_size=100,
-                tags_code=draw(st.integers(-5, 5)),
-                store_timestamp=start,
-                consume_queue_offset=base,
-                sys_flag=draw(_NUMBERS),
-                properties={"INNER_MULTI_DISPATCH": named[0], "INNER_MULTI_QUEUE_OFFSET": named[1]} if named else {},
-                message_base_offset=base,
-                batch_size=draw(st.integers(-1 if hostile else 0, 4)),
-            )
-        )
-    return requests
-
 
 def _outcome(maker: _Maker, queues: ConsumeQueueStore) -> dict[str, Any]:
     return {
@@ -289,7 +247,7 @@ def test_batches_put_or_gathered_are_as_records_put_one_by_one(
         is_multi_dispatch_enabled=release != "4.3",
         is_lmq_enabled=release != "4.3" and data.draw(st.booleans()),
     )
-    requests = data.draw(_requests(hostile=kind == "hostile", plain=kind == "plain"))
+    requests = data.draw(log_requests(kind, max_size=25, steps=[100, 100, 100, 50, -100]))
     single, bulk = (_Maker(tmp_path_factory.mktemp("q"), rules) for _ in range(2))
     most = data.draw(st.sampled_from([6, 12]))
     one_by_one = single.new(max_queues=most)
@@ -487,52 +445,32 @@ def test_queues_are_read_while_records_are_put(maker: _Maker) -> None:
 # ---- when the process is killed within a write
 
 
-class _KillingDisk(FaultyFileSystem):
-    """Writes at most a number of bytes to queues, then nothing at all."""
-
-    def __init__(self, left: int) -> None:
-        super().__init__()
-        self.left = left
-
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
-        return _KillingFile(super().open(path, create=create, writable=writable), self)
-
-
-class _KillingFile(OsOpenFile):
-    def __init__(self, file: OpenFile, disk: _KillingDisk) -> None:
-        super().__init__(os.dup(file.fileno()), Path("killed"))
-        file.close()
-        self._disk = disk
-
-    def write(self, data: memoryview, offset: int) -> int:
-        taken = min(len(data), self._disk.left)
-        self._disk.left -= taken
-        if taken:
-            super().write(data[:taken], offset)
-        if taken < len(data):
-            raise OSError(errno.EIO, os.strerror(errno.EIO))
-        return taken
-
-
-@pytest.mark.parametrize("written", range(0, 60, 4))
+@pytest.mark.parametrize("torn", [0.0, 0.2, 0.5, 0.8])
 @pytest.mark.parametrize("way", ["put", "put_batch"])
 def test_a_killed_process_leaves_whole_units_and_what_is_dispatched_again_completes_them(
-    maker: _Maker, written: int, way: str
+    tmp_path: Path, torn: float, way: str
 ) -> None:
     requests = [_request(index=index, start=1000 + 100 * index) for index in range(3)]
-    maker.disk = _KillingDisk(written)
-    queues = maker.new()
-    for batch in [requests] if way == "put_batch" else [[request] for request in requests]:
-        queues.put_batch(RequestBatch(batch)) if way == "put_batch" else queues.put(batch[0])
-    maker.disk, maker.errors = FaultyFileSystem(), 0
-    after = maker.opened()
-    for request in requests:
-        after.put(request)
-    queue = after.get("T", 0)
+    changes, is_killed = 0, True
+    while is_killed:
+        maker, disk = _Maker(tmp_path / str(changes)), MortalFileSystem()
+        disk.changes_left, disk.torn = changes, torn
+        queues = maker.new(disk)
+        if way == "put_batch":
+            queues.put_batch(RequestBatch(requests))
+        else:
+            for request in requests:
+                queues.put(request)
+        is_killed, changes, maker.errors = disk.is_dead, changes + 1, 0
+        after = maker.opened()
+        for request in requests:
+            after.put(request)
+        queue = after.get("T", 0)
 
-    assert queue is not None
-    assert [(unit.physical_offset, unit.store_size, unit.tags_code) for unit in units_in(queue)] == [
-        (1000, 100, 5),
-        (1100, 100, 5),
-        (1200, 100, 5),
-    ]
+        assert queue is not None
+        assert [(unit.physical_offset, unit.store_size, unit.tags_code) for unit in units_in(queue)] == [
+            (1000, 100, 5),
+            (1100, 100, 5),
+            (1200, 100, 5),
+        ]
+    assert changes > 5

@@ -42,7 +42,7 @@ from tests.budgets import budget
 from tests.builders import BODY_AT, LogBuilder, Record
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.queue.consume_queues import file_bytes
-from tests.store_core.queue.dispatch_logs import BORDER_OFFSETS, hostile_requests
+from tests.store_core.queue.dispatch_logs import BORDER_OFFSETS, log_requests
 from tests.strategies import Log, layouts, logs, mutated
 
 if TYPE_CHECKING:
@@ -118,7 +118,7 @@ def test_rebuilt_queues_are_those_of_an_open_store(
         is_multi_dispatch_enabled=data.draw(st.booleans()),
         is_lmq_enabled=data.draw(st.booleans()),
     )
-    requests = data.draw(hostile_requests())
+    requests = data.draw(log_requests())
     expected = put_all(root / "open", rules, requests)
     refused, _ = rebuild_all(root / "rebuilt", rules, requests, data.draw(st.integers(1, 13)))
 
@@ -162,7 +162,7 @@ def test_what_is_kept_in_memory_is_what_is_loaded_from_the_files(
         is_multi_dispatch_enabled=data.draw(st.booleans()),
     )
     asked = RebuildRules(rules)
-    pieces = units_of(asked, data.draw(hostile_requests()))
+    pieces = units_of(asked, data.draw(log_requests()))
     kept = QueueWriters(asked, QueuePlace(root, None, FaultyFileSystem()))
     written = QueueWriters(asked, QueuePlace(root, root, FaultyFileSystem()))
     for piece in pieces:
