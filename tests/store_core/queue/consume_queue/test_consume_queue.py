@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from store_core.errors import SegmentLayoutError
-from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt
+from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, address_of
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
+from tests.store_core.fakes import descriptors
 from tests.store_core.queue.consume_queues import (
     FILE_SIZE,
     RELEASES,
@@ -111,21 +112,6 @@ def test_a_record_whose_end_overflows_is_taken_for_a_covered_one(queue: ConsumeQ
     assert 0 == queue.max_offset_in_queue
 
 
-@pytest.mark.parametrize("queue_offset", [-1, -(2**63), 2**62, 2**63 - 1, (2**63 - 1) // 20])
-@pytest.mark.parametrize("count", [0, 3])
-def test_an_index_without_a_position_is_refused(
-    queue: ConsumeQueue, maker: QueueMaker, queue_offset: int, count: int
-) -> None:
-    put_all(queue, records(count))
-    before = state_of(queue), maker.file_bytes()
-
-    assert not queue.put_message_position_info(9000, 100, 0, queue_offset)
-    assert not queue.put_message_position_info_wrapper(request(Unit(9000, 100, 0, queue_offset)))
-    assert str(queue_offset) in str(queue.refusal_of(queue_offset))
-    assert before == (state_of(queue), maker.file_bytes())
-    assert ([], 0) == (maker.clock.slept, maker.errors)
-
-
 def test_the_largest_index_fills_one_file_and_then_the_queue_is_full(queue: ConsumeQueue, maker: QueueMaker) -> None:
     last = (2**63 - 1) // FILE_SIZE * UNITS - 1
     assert queue.put_message_position_info(9000, 100, 0, last)
@@ -191,74 +177,50 @@ def test_nothing_is_tried_while_queues_must_not_be_written(queue: ConsumeQueue, 
 # ---- the extension
 
 
-class Extension(ConsumeQueueExt):
-    """Records what it was asked."""
-
-    def __init__(self, address: int | None) -> None:
-        self.address = address
-        self.asked: list[tuple[str, object]] = []
-
-    def load(self) -> tuple[str, ...]:
-        return ("extension",)
-
-    def recover(self) -> None:
-        self.asked.append(("recover", None))
-
-    def put(self, tags_code: int, store_timestamp: int, bit_map: bytes = b"") -> int | None:
-        self.asked.append(("put", (tags_code, store_timestamp, bit_map)))
-        return self.address
-
-    def truncate_by_min_address(self, address: int) -> None:
-        self.asked.append(("min", address))
-
-    def truncate_by_max_address(self, address: int) -> None:
-        self.asked.append(("max", address))
-
-    def flush(self, least_pages: int) -> bool:
-        self.asked.append(("flush", least_pages))
-        return False
-
-    def destroy(self) -> None:
-        self.asked.append(("destroy", None))
-
-    def close(self) -> None:
-        self.asked.append(("close", None))
+def extension(maker: QueueMaker, file_size: int = 100) -> ConsumeQueueExt:
+    """Return an extension with four units per file."""
+    rules = replace(maker.rules, ext_file_size=file_size)
+    return ConsumeQueueExt(maker.directory.with_name("ext"), rules, maker.disk)
 
 
-@pytest.mark.parametrize(("address", "tags_code"), [(-(2**63) + 20, -(2**63) + 20), (None, 7), (-(2**31), 7)])
-def test_the_tags_code_gives_way_to_an_address(maker: QueueMaker, address: int | None, tags_code: int) -> None:
-    ext = Extension(address)
-    queue = maker.new(ext=ext)
+@pytest.mark.parametrize(("file_size", "tags_code"), [(100, address_of(0)), (20, 7)])
+def test_the_tags_code_gives_way_to_an_address_if_a_file_has_room(
+    maker: QueueMaker, file_size: int, tags_code: int
+) -> None:
+    queue = maker.new(ext=extension(maker, file_size))
     queue.put_message_position_info_wrapper(request(Unit(1000, 100, 7, 0)))
 
-    assert [("put", (7, 1, b""))] == ext.asked
     assert [(1000, 100, tags_code)] == stored(queue)
 
 
-def test_the_extension_is_opened_cut_flushed_and_closed_with_its_queue(maker: QueueMaker) -> None:
-    ext = Extension(-(2**63) + 20)
-    queue = maker.new(ext=ext)
-    queue.put_message_position_info_wrapper(request(Unit(1000, 100, 7, 0)))
-    ext.asked.clear()
-    again = maker.new(ext=ext)
-
-    assert ("extension",) == again.load()
+def test_the_extension_is_opened_cut_flushed_closed_and_deleted_with_its_queue(maker: QueueMaker) -> None:
+    before, queue = descriptors(), maker.new(ext=extension(maker))
+    for unit in records(12):
+        queue.put_message_position_info_wrapper(request(unit))
+    queue.close()
+    assert before == descriptors()
+    last = maker.directory / f"{FILE_SIZE:020d}"
+    last.write_bytes(last.read_bytes()[:CQ_STORE_UNIT_SIZE].ljust(FILE_SIZE, b"\0"))  # the unit 11 is lost
+    odd = maker.directory.with_name("ext") / "7"
+    odd.mkdir()
+    ext = extension(maker)
+    again, files = maker.new(ext=ext), ext.mapped_file_queue
+    notes = again.load()
+    odd.rmdir()
     again.recover()
-    again.min_logic_offset = -1
-    again.correct_min_offset(1000)
+
+    assert [str(odd) in note for note in notes] == [True]
+    assert (0, 260) == (files.min_offset, files.max_wrote_position)
+    again.correct_min_offset(1900)
+    assert 200 == files.min_offset
+    again.put_message_position_info_wrapper(request(records(12)[11]))
+    assert 60 == files.mapped_files[-1].flushed_position
     assert not again.flush(0)
-    again.close()
+    assert 80 == files.mapped_files[-1].flushed_position
     again.truncate_dirty_logic_files(0)
+    assert 280 == files.max_wrote_position
     again.destroy()
-    assert [
-        ("recover", None),
-        ("max", -(2**63) + 20),
-        ("min", -(2**63) + 20),
-        ("flush", 0),
-        ("close", None),
-        ("max", 1),
-        ("destroy", None),
-    ] == ext.asked
+    assert not maker.directory.with_name("ext").exists()
 
 
 # ---- reading
