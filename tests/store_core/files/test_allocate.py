@@ -120,16 +120,6 @@ def test_a_next_file_that_could_not_be_made_ahead_is_made_when_it_is_needed(
     assert service.put_request_and_return_mapped_file(at(1), at(2), SIZE).path == at(1)
 
 
-def test_a_file_that_grew_only_half_is_deleted(
-    service: AllocateMappedFileService, at: Callable[[int], Path], disk: FaultyFileSystem
-) -> None:
-    disk.fail("grow", errno.ENOSPC)
-    with pytest.raises(OSError, match="No space left"):
-        service.put_request_and_return_mapped_file(at(0), at(1), SIZE)
-
-    assert not at(0).exists()
-
-
 @pytest.mark.parametrize("reserve", [False, True])
 def test_blocks_are_taken_at_once_where_that_is_asked_for(
     at: Callable[[int], Path], disk: FaultyFileSystem, clock: FakeClock, reserve: bool

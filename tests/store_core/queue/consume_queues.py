@@ -169,6 +169,8 @@ def golden_rules(store: UnpackedStore) -> QueueRules:
         is_ext_enabled="ext" in conf,
         is_multi_dispatch_enabled=conf.get("set.enableMultiDispatch") == "true",
         is_lmq_enabled=conf.get("set.enableLmq") == "true",
+        max_hash_slot_num=int(conf["slot-num"]),
+        max_index_num=int(conf["index-num"]),
     )
 
 

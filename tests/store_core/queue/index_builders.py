@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from store_core.files.file_system import FileSystem
-    from tests.golden_stores import UnpackedStore
 
 
 ALWAYS: Final = (0, 2**63 - 1)
@@ -76,7 +75,3 @@ requests: Final = st.lists(
     st.tuples(_STEPS, _TIMES, st.none() | st.sampled_from(["u1", "u2", "u3", ""]), _KEYS, _FLAGS), max_size=30
 ).map(_requests_of)
 """Requests roughly in log order: some are repeated, some are out of order, some have no key."""
-
-
-def golden_rules(store: UnpackedStore) -> QueueRules:
-    return rules(int(store.conf["slot-num"]), int(store.conf["index-num"]), release=store.golden.release)

@@ -16,10 +16,8 @@ from store_core.queue.dispatch.dispatch_batch import DispatchRequest
 from tests.budgets import budget
 from tests.store_core.queue.consume_queues import (
     RELEASES,
-    UNITS,
     QueueMaker,
     Unit,
-    put_all,
     put_bulk,
     records,
     state_of,
@@ -113,25 +111,6 @@ def test_bulk_equals_one_by_one_on_a_failing_disk(units: list[Unit], after: int,
             assert plain.file_bytes() == bulk.file_bytes()
         for queue in queues:  # a search opens too many of them otherwise
             queue.close()
-
-
-def test_nothing_is_put_while_queues_must_not_be_written(tmp_path: Path) -> None:
-    maker = QueueMaker(tmp_path)
-    queue = maker.new()
-    put_all(queue, records(3))
-    maker.is_writable = False
-
-    assert not put_bulk(queue, records(5))
-    assert (3, 1, []) == (queue.max_offset_in_queue, maker.errors, maker.clock.slept)
-
-
-def test_a_full_queue_takes_no_more(tmp_path: Path) -> None:
-    queue = QueueMaker(tmp_path).new()
-    last = (2**63 - 1) // (20 * UNITS) * UNITS - 1
-    units = [Unit(1000, 100, 0, last - 1), Unit(1100, 100, 0, last), Unit(1200, 100, 0, 0), Unit(1300, 100, 0, 5)]
-
-    assert not put_bulk(queue, units)
-    assert 1100 + 100 == queue.max_physical_offset
 
 
 @pytest.mark.parametrize("release", RELEASES)

@@ -20,25 +20,18 @@ from store_core.format.segment_view import Piece
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, MessageCheck, RequestBatch
 from store_core.queue.dispatch.dispatch_reader import DispatchReader
 from store_core.queue.dispatch.rocketmq_check import REPUT, Strictness
-from store_core.queue.queue_path import QueueRules
 from store_core.store.store_state import StoreCheckpoint
 from tests.golden_replay import golden_puts
 from tests.golden_stores import UnpackedStore, find_golden_store, golden_stores
-from tests.store_core.queue.consume_queues import golden_requests
-from tests.store_core.queue.dispatch_logs import RELEASES, assert_same_columns, read_one_by_one
-from tests.store_core.queue.index_builders import (
-    ALWAYS,
-    contents,
-    golden_rules,
-    index_service,
-    request,
-)
+from tests.store_core.queue.consume_queues import golden_requests, golden_rules
+from tests.store_core.queue.dispatch_logs import assert_same_columns, read_one_by_one
+from tests.store_core.queue.index_builders import ALWAYS, contents, index_service, request
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from store_core.format.release import Release
     from store_core.queue.index_service import IndexService
+    from store_core.queue.queue_path import QueueRules
 
 
 pytestmark = pytest.mark.golden
@@ -199,9 +192,8 @@ LEVELS: Final = parse_delay_levels("1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m
 RECOVERY: Final = Strictness(check_crc=True, read_body=True)
 
 
-def rules_of(store: UnpackedStore, **rules: bool) -> QueueRules:
-    release: Release = next(release for release in RELEASES if release == store.golden.release)
-    return QueueRules(release=release, delay_levels=LEVELS, **rules)  # type: ignore[arg-type]
+def rules_of(store: UnpackedStore, **rules: Any) -> QueueRules:  # noqa: ANN401 -- fields of the rules
+    return replace(golden_rules(store), delay_levels=LEVELS, **rules)
 
 
 def read_log(

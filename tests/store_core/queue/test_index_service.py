@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from store_core.errors import InvalidOptionError
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
-from store_core.queue.index_service import IndexService, index_file_name, next_index_file_name
+from store_core.queue.index_service import IndexService, QueryOffsetResult, index_file_name, next_index_file_name
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.store_core.queue.index_builders import ALWAYS, contents, index_service, request, requests, rules
 
@@ -106,6 +106,7 @@ def test_an_index_that_is_switched_off_makes_no_file_and_hashes_no_key(
 
     assert not index.directory.exists()
     assert hashed == []
+    assert QueryOffsetResult([], 0, 0) == index.query_offset("T", "k", 64, *ALWAYS)
 
 
 def test_queries_go_from_new_to_old_and_stop_when_they_have_enough(tmp_path: Path) -> None:
@@ -126,16 +127,6 @@ def test_a_query_stops_behind_the_file_that_begins_before_it(tmp_path: Path) -> 
     assert [800, 700, 600] == _found(index, begin=_BEGIN + 6)
     assert [] == _found(index, begin=_BEGIN + 7)  # entries know the second, and it began with the file's begin
     assert [200, 100, 0] == _found(index, end=_BEGIN + 2)
-
-
-def test_an_index_without_files_finds_nothing(tmp_path: Path) -> None:
-    answer = index_service(tmp_path, rules()).query_offset("T", "k", 64, *ALWAYS)
-
-    assert ([], 0, 0) == (
-        answer.physical_offsets,
-        answer.index_last_update_timestamp,
-        answer.index_last_update_physical_offset,
-    )
 
 
 # Files: names, loading, full ones, deletion

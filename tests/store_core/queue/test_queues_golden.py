@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from store_core.queue.consume_queue.queue_search import BoundaryType, LogTimes
-from store_core.queue.dispatch.dispatch_batch import DispatchRequest, RequestBatch
+from store_core.queue.dispatch.dispatch_batch import RequestBatch
 from tests.golden_stores import SCHEDULE_TOPIC, UnpackedStore, find_golden_store, has_stores_beside
 from tests.store_core.queue.consume_queues import (
     FOLDERS,
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.golden
 
-_BATCH_SIZES: Final = (1, 7, 100, 10_000)
 _LEVELS: Final = 18
 
 
@@ -86,34 +85,6 @@ def test_the_queues_of_a_log_are_those_that_rocketmq_wrote(
 
     assert built.refused == []
     assert file_bytes(expected) == file_bytes(tmp_path / "built")
-
-
-@pytest.mark.parametrize("size", _BATCH_SIZES)
-def test_put_in_batches_they_are_the_same(golden: Callable[[str], UnpackedStore], size: int, tmp_path: Path) -> None:
-    for name in ("5.3.3/bcq", "4.9.7/lmq", "5.3.3/tx"):
-        store = golden(name)
-        requests = golden_requests(store)
-        built = queue_store(tmp_path / name, golden_rules(store))
-        for first in range(0, len(requests), size):
-            built.put_batch(RequestBatch(requests[first : first + size]))
-        one_by_one = queue_store(tmp_path / "single" / name, golden_rules(store))
-        for request in requests:
-            one_by_one.put(request)
-
-        assert file_bytes(store.root) == file_bytes(tmp_path / name)
-        assert answers_of(one_by_one) == answers_of(built)
-
-
-def test_requests_of_golden_stores_include_every_kind(golden: Callable[[str], UnpackedStore]) -> None:
-    def kinds(request: DispatchRequest) -> set[str]:
-        found = {"prepared"} if not request.is_queued else set()
-        return found | ({"inner batch"} if request.batch_size > 1 else set())
-
-    names = ("5.3.3/bcq", "4.3.0/tx", "5.3.3/tx")
-
-    assert {"prepared", "inner batch"} <= {
-        kind for name in names for request in golden_requests(golden(name)) for kind in kinds(request)
-    }
 
 
 _ANSWERS: Final = Path(__file__).parents[4] / "shared" / "golden" / "answers" / "time_index_matrix.jsonl.xz"

@@ -287,15 +287,6 @@ def test_a_time_finds_the_first_unit_stored_then_or_later(
     assert queue.get_offset_in_queue_by_time(timestamp, BoundaryType.LOWER) == expected.base
 
 
-def test_a_write_is_tried_again_until_the_disk_has_room(maker: QueueMaker) -> None:
-    queue = _new(maker)
-    maker.disk.fail("write", errno.ENOSPC, times=3)
-
-    assert _put(queue, _records([1])) == [True]
-    assert maker.clock.slept == [1.0] * 3
-    assert maker.errors == 0
-
-
 def test_after_thirty_tries_the_queues_count_as_broken(maker: QueueMaker) -> None:
     queue = _new(maker)
     maker.disk.fail("write", errno.EIO, times=100)
@@ -305,15 +296,6 @@ def test_after_thirty_tries_the_queues_count_as_broken(maker: QueueMaker) -> Non
     assert maker.errors == 2
     assert queue.max_physical_offset == -1
     assert queue.max_offset_in_queue == 0
-
-
-def test_where_a_file_has_the_place_of_the_directory_one_try_is_enough(tmp_path: Path) -> None:
-    maker = QueueMaker(tmp_path / "taken")
-    maker.directory.write_bytes(b"")
-
-    assert _put(_new(maker), _records([1])) == [False]
-    assert maker.clock.slept == []
-    assert maker.errors == 1
 
 
 def test_destroyed_it_is_as_new(maker: QueueMaker) -> None:
