@@ -143,8 +143,16 @@ class TooLongError(Exception):
     """A case took more than its time."""
 
 
-def _too_long(_signal: int, _frame: FrameType | None) -> NoReturn:
+def too_long(_signal: int, _frame: FrameType | None) -> NoReturn:
+    """Handle the signal of a timer."""
     raise TooLongError("the case took more than its time")
+
+
+def say_nothing() -> None:
+    """Drop what the core logs."""
+    log = logging.getLogger("store_core")
+    log.addHandler(logging.NullHandler())
+    log.propagate = False
 
 
 def _child(name: str, seed: int, numbers: tuple[int, int], directory: Path, seconds: float) -> None:
@@ -153,13 +161,11 @@ def _child(name: str, seed: int, numbers: tuple[int, int], directory: Path, seco
     target, until = target_named(name), time.monotonic() + seconds
     work = directory / "work"
     work.mkdir()
-    log = logging.getLogger("store_core")
-    log.addHandler(logging.NullHandler())
-    log.propagate = False
+    say_nothing()
     run = target.prepare(work)
     pa.allocate_buffer(1 << 22)  # its allocator reserves much address space when it is first used
     before = limit_memory()
-    signal.signal(signal.SIGALRM, _too_long)
+    signal.signal(signal.SIGALRM, too_long)
     failures: list[Failure] = []
     number = numbers[0]
     with (directory / "progress").open("r+b") as file, mmap.mmap(file.fileno(), _COUNT.size) as progress:

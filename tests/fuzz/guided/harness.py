@@ -8,7 +8,6 @@ DIRECTORY gets `corpus`, which other processes may share, `findings`, and a repo
 
 from __future__ import annotations
 
-import logging
 import os
 import shutil
 import sys
@@ -20,7 +19,7 @@ from typing import Final
 import atheris
 
 from tests.fuzz.guided.judged import Judged
-from tests.fuzz.limits import limit_memory
+from tests.fuzz.limits import limit_memory, say_nothing
 
 _REPORT_EVERY: Final = 5.0
 """Seconds: a kill loses no more than the numbers since."""
@@ -32,9 +31,7 @@ _MOST_INPUTS: Final = 150_000
 def main() -> None:
     """Run until the time is over; libFuzzer does not return."""
     directory, seconds, seed, *options = sys.argv[1:]
-    log = logging.getLogger("store_core")
-    log.addHandler(logging.NullHandler())
-    log.propagate = False
+    say_nothing()
     with atheris.instrument_imports(include=["store_core"], enable_loader_override=False):
         from tests.fuzz.guided.campaign import ALL_DECODERS  # noqa: PLC0415 -- imports below are instrumented
     memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108 -- faster, if it is there

@@ -12,13 +12,12 @@ import time
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from tests.fuzz.limits import TooLongError, told_of
+from tests.fuzz.limits import told_of, too_long
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import FrameType
 
     from tests.fuzz.target import Judge
 
@@ -42,7 +41,7 @@ class Judged:
     findings: dict[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        signal.signal(signal.SIGVTALRM, _too_long)
+        signal.signal(signal.SIGVTALRM, too_long)
 
     def take(self, data: bytes) -> None:
         """Give an input to its decoder."""
@@ -79,7 +78,3 @@ class Judged:
         path = self.directory / f"report-{os.getpid()}"
         path.with_suffix(".new").write_text(json.dumps(found), encoding="utf-8")
         path.with_suffix(".new").replace(path.with_suffix(".json"))
-
-
-def _too_long(_signal: int, _frame: FrameType | None) -> NoReturn:
-    raise TooLongError("the input took more than its time")
