@@ -17,8 +17,7 @@ from store_core.format.columnar import records as decoding
 from store_core.format.columnar.chain import chain
 from store_core.format.columnar.records import DecodedBatch, Decoding, Records, decode_records
 from store_core.format.columns import BODIES, COLUMNS, DEFAULT_COLUMNS, arrow_schema, table_time
-from store_core.format.compression import BodyTooLargeError, expand_body
-from store_core.format.layout import CompressionType
+from store_core.format.compression import expand_body
 from store_core.format.properties import PropertyParser, decode_text, first_property
 from store_core.format.record.decode import decode_message, decode_topic, property_crc_error
 from store_core.format.record.scan import check_record
@@ -362,8 +361,3 @@ def test_records_at_the_very_end_of_a_file_may_claim_wider_heads_than_there_are_
 
     assert [fault.error.problem for fault in found.faults] == ["record lengths do not add up"]
     assert found.batch["body"].to_pylist() == [b"one"]
-
-
-def test_bodies_larger_than_their_bound_are_refused_before_they_are_made() -> None:
-    with pytest.raises(BodyTooLargeError, match="more than 10 bytes"):
-        expand_body(pack(bytes(11)), CompressionType.ZLIB, 10)
