@@ -123,13 +123,6 @@ def test_a_record_longer_than_the_bytes_is_a_half_message_before_5_3_2_only(more
 
 
 @every_release
-def test_a_record_that_claims_less_than_its_parts_is_a_half_message(release: Release) -> None:
-    record = Record(b"x", topic="orders")
-
-    assert check(put(record, SIZE_AT, ">i", 60), release) == MessageCheck(is_success=False, size=60, parsed=record.size)
-
-
-@every_release
 @pytest.mark.parametrize("length", [-1, -(1 << 31)])
 def test_negative_lengths_of_body_and_properties_stand_for_none(release: Release, length: int) -> None:
     data = put(Record(topic="t"), BODY_LENGTH_AT, ">i", length)
@@ -164,19 +157,6 @@ def test_4_3_does_not_know_ipv6(release: Release) -> None:
 # --- checksums ---
 
 
-@every_release
-@pytest.mark.parametrize(("check_crc", "read_body"), [(True, True), (True, False), (False, True), (False, False)])
-def test_a_body_is_checked_if_it_is_read_and_asked_for(release: Release, check_crc: bool, read_body: bool) -> None:
-    found = check(Record(b"body", crc=5), release, check_crc=check_crc, read_body=read_body)
-
-    assert found.is_record != (check_crc and read_body)
-
-
-@every_release
-def test_the_checksum_of_no_body_is_not_looked_at(release: Release) -> None:
-    assert check(Record(b"", crc=5), release).is_record
-
-
 def test_the_property_crc_takes_the_place_of_the_bodys() -> None:
     record = with_property_crc(Record(b"body", topic="T", properties={"KEYS": "k"}, crc=5))
 
@@ -193,11 +173,6 @@ def test_a_changed_byte_fails_the_property_crc_and_passes_where_it_is_not_checke
     assert check(data, verify_property_crc=True) == UNREADABLE
     assert check(data, verify_property_crc=True, check_crc=False).is_record
     assert check(data).is_record
-
-
-@pytest.mark.parametrize("stored", [b"", b"a\x01b\x02", b"__CRC32#\x010000000000\x02", b"__CRC32#\x01xyz\x02"])
-def test_without_the_right_property_crc_there_is_no_record_if_it_is_demanded(stored: bytes) -> None:
-    assert check(Record(b"x", properties=stored), verify_property_crc=True) == UNREADABLE
 
 
 # --- properties ---
@@ -227,12 +202,6 @@ def test_the_tags_code_of_a_delayed_record_is_when_it_is_due(release: Release, l
     assert request(record, release).tags_code == 50 + delay
     assert request(record, release, delay_levels=()).tags_code == hash_code("a")
     assert request(replace(record, topic="orders"), release).tags_code == hash_code("a")
-
-
-@every_release
-@pytest.mark.parametrize("level", ["0", "-1", "-2147483648"])
-def test_a_level_below_1_delays_nothing(release: Release, level: str) -> None:
-    assert request(Record(topic=SCHEDULE, properties={"DELAY": level}), release).tags_code == 0
 
 
 @every_release
@@ -287,19 +256,6 @@ def test_malformed_names_and_values_are_read_as_java_does(release: Release) -> N
     made = request(Record(topic=b"t\xff", properties=b"KEYS\x01\xed\xa0\x80\x02TAGS\x01\xe4\xb8\x02"), release)
 
     assert ("t\ufffd", "\ufffd", hash_code("\ufffd")) == (made.topic, made.keys, made.tags_code)
-
-
-@every_release
-def test_the_physical_offset_is_taken_as_it_is_written(release: Release) -> None:
-    assert request(Record(physical_offset=-5), release).physical_offset == -5
-
-
-@every_release
-def test_a_record_is_found_behind_others(release: Release) -> None:
-    first = Record(b"first")
-    found = check(first.encode() + Record(b"second", queue_id=7).encode() + b"rest", release, position=first.size)
-
-    assert (True, 7) == (found.is_success, found.request and found.request.queue_id)
 
 
 @given(mutated(dispatch_logs()), readings(), st.integers(0, 1 << 12))
