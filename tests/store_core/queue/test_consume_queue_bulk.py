@@ -18,6 +18,7 @@ from tests.store_core.queue.consume_queues import (
     RELEASES,
     QueueMaker,
     Unit,
+    put_all,
     put_bulk,
     records,
     state_of,
@@ -111,6 +112,16 @@ def test_bulk_equals_one_by_one_on_a_failing_disk(units: list[Unit], after: int,
             assert plain.file_bytes() == bulk.file_bytes()
         for queue in queues:  # a search opens too many of them otherwise
             queue.close()
+
+
+def test_nothing_is_put_while_queues_must_not_be_written(tmp_path: Path) -> None:
+    maker = QueueMaker(tmp_path)
+    queue = maker.new()
+    put_all(queue, records(3))
+    maker.is_writable = False
+
+    assert not put_bulk(queue, records(5))
+    assert (3, 1, []) == (queue.max_offset_in_queue, maker.errors, maker.clock.slept)
 
 
 @pytest.mark.parametrize("release", RELEASES)

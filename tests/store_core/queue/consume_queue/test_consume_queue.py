@@ -30,6 +30,7 @@ from tests.store_core.queue.consume_queues import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from store_core.files.mapped_file_queue import MappedFileQueue
     from store_core.format.release import Release
     from store_core.queue.consume_queue.consume_queue import ConsumeQueue
 
@@ -193,33 +194,41 @@ def test_the_tags_code_gives_way_to_an_address_if_a_file_has_room(
     assert [(1000, 100, tags_code)] == stored(queue)
 
 
+def reopened(maker: QueueMaker) -> tuple[ConsumeQueue, MappedFileQueue, tuple[str, ...]]:
+    """Open a queue with its extension; return it, the extension's files, and what was told."""
+    ext = extension(maker)
+    queue = maker.new(ext=ext)
+    notes = queue.load()
+    queue.recover()
+    return queue, ext.mapped_file_queue, notes
+
+
 def test_the_extension_is_opened_cut_flushed_closed_and_deleted_with_its_queue(maker: QueueMaker) -> None:
     before, queue = descriptors(), maker.new(ext=extension(maker))
     for unit in records(12):
         queue.put_message_position_info_wrapper(request(unit))
+    queue.put_message_position_info(*records(1, 12)[0])  # a light one, without an address
     queue.close()
     assert before == descriptors()
-    last = maker.directory / f"{FILE_SIZE:020d}"
-    last.write_bytes(last.read_bytes()[:CQ_STORE_UNIT_SIZE].ljust(FILE_SIZE, b"\0"))  # the unit 11 is lost
     odd = maker.directory.with_name("ext") / "7"
     odd.mkdir()
-    ext = extension(maker)
-    again, files = maker.new(ext=ext), ext.mapped_file_queue
-    notes = again.load()
+    _, files, notes = reopened(maker)
     odd.rmdir()
-    again.recover()
+    assert ([True], 280) == ([str(odd) in note for note in notes], files.max_wrote_position)
 
-    assert [str(odd) in note for note in notes] == [True]
+    last = maker.directory / f"{FILE_SIZE:020d}"
+    last.write_bytes(last.read_bytes()[:CQ_STORE_UNIT_SIZE].ljust(FILE_SIZE, b"\0"))  # the units 11 and 12 are lost
+    queue, files, _ = reopened(maker)
     assert (0, 260) == (files.min_offset, files.max_wrote_position)
-    again.correct_min_offset(1900)
+    queue.correct_min_offset(1900)
     assert 200 == files.min_offset
-    again.put_message_position_info_wrapper(request(records(12)[11]))
+    queue.put_message_position_info_wrapper(request(records(1, 11)[0]))
     assert 60 == files.mapped_files[-1].flushed_position
-    assert not again.flush(0)
+    assert not queue.flush(0)
     assert 80 == files.mapped_files[-1].flushed_position
-    again.truncate_dirty_logic_files(0)
+    queue.truncate_dirty_logic_files(0)
     assert 280 == files.max_wrote_position
-    again.destroy()
+    queue.destroy()
     assert not maker.directory.with_name("ext").exists()
 
 
@@ -246,15 +255,6 @@ def test_an_iteration_crosses_files_and_holes_between_them(maker: QueueMaker) ->
     expected = [unit for unit in range(5 * UNITS + 1) if unit // UNITS != 1]
     assert expected == [unit.queue_offset for unit in units_in(queue)]
     assert [10, 20, 30] == [queue.roll_next_file(index) for index in (0, 10, 29)]
-
-
-def test_units_put_during_an_iteration_are_left_for_the_next(queue: ConsumeQueue) -> None:
-    put_all(queue, records(2))
-    iteration = units_in(queue)
-    first = next(iteration)
-    put_all(queue, records(2, 2))
-
-    assert [0, 1] == [first.queue_offset, *(unit.queue_offset for unit in iteration)]
 
 
 def test_a_destroyed_queue_starts_again(queue: ConsumeQueue, maker: QueueMaker) -> None:
