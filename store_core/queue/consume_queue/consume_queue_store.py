@@ -300,15 +300,16 @@ class ConsumeQueueStore:
         """Put a record into the queues that `store_core.queue.queue_assignment.assign` selects.
 
         Refused units are noted in `refused`, including those whose queue can't be created because there are as many as
-        allowed, and those whose queue has reached the end of its last possible file.
+        allowed, and those whose queue has reached the end of its last possible file. The record's others are put.
         """
         self.put_gathered()
         assigned = assign(request, self._rules)
         if assigned.units:
             queue = self._obtain(assigned.units[0], request)
-            if queue is None or not queue.put_message_position_info_wrapper(request):
-                return
-            self._on_put(request.store_timestamp, request.physical_offset)
+            if queue is not None:
+                if not queue.put_message_position_info_wrapper(request):
+                    return
+                self._on_put(request.store_timestamp, request.physical_offset)
         for refused in assigned.refused:
             self._refuse(refused)
         for unit in assigned.units[1:]:
@@ -425,8 +426,7 @@ class ConsumeQueueStore:
         """Put units that may fill the queue's last possible file."""
         is_put = np.zeros(len(units.row), np.bool_)
         for place in range(len(is_put)):
-            reason = _full(queue)
-            if reason is None:
+            if (reason := _full(queue)) is None:
                 is_put[place] = self._put_into_simple(queue, units.slice(place, place + 1))
             else:
                 self._refuse(RefusedUnit(queue.topic, queue.queue_id, int(units.physical_offset[place]), reason))

@@ -127,10 +127,12 @@ def test_rebuilt_queues_are_those_of_an_open_store(
 
 
 def test_what_a_full_queue_can_not_take_is_refused_by_all(tmp_path: Path) -> None:
-    requests = [request(LAST_INDEX, 1000), request(0, 1100), request(LAST_INDEX - 3, 1200)]
-    expected = put_all(tmp_path / "open", RULES, requests)
-    refused, reports = rebuild_all(tmp_path / "rebuilt", RULES, requests)
-    queues = open_queues(tmp_path / "batch", RULES)
+    rules = replace(RULES, is_multi_dispatch_enabled=True)
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "0"}
+    requests = [request(LAST_INDEX, 1000), request(0, 1100), request(LAST_INDEX - 3, 1200, properties=light)]
+    expected = put_all(tmp_path / "open", rules, requests)
+    refused, reports = rebuild_all(tmp_path / "rebuilt", rules, requests)
+    queues = open_queues(tmp_path / "batch", rules)
     queues.put_batch(RequestBatch(requests[:1]))
     queues.gather_batch(RequestBatch(requests[1:]))
     queues.put_gathered()
@@ -139,7 +141,7 @@ def test_what_a_full_queue_can_not_take_is_refused_by_all(tmp_path: Path) -> Non
     assert [unit.physical_offset for unit in expected] == [1100, 1200]
     assert "the queue is full" in expected[0].reason
     assert refused == expected == queues.refused
-    assert [(report.refused_count, report.units) for report in reports] == [(2, 1)]
+    assert [(report.topic, report.refused_count, report.units) for report in reports] == [("T", 2, 1), ("%LMQ%a", 0, 1)]
     assert file_bytes(tmp_path / "rebuilt") == file_bytes(tmp_path / "open") == file_bytes(tmp_path / "batch")
 
 
