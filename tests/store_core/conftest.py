@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fixtures for all tests of the core: the fake clock, the fake disk, and the store with something for every view."""
+"""Fixtures for all tests of the core: a fake clock and disk, a store with something for every view, what is opened."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from store_core.files import segment_source
+from store_core.files.file_system import OpenFile, OsFileSystem
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 from tests.viewed_store import make_viewed_store
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from store_core.files.segment_source import LocalBytes, Segment
 
 
 @pytest.fixture
@@ -24,6 +28,25 @@ def disk() -> FaultyFileSystem:
 @pytest.fixture
 def clock() -> FakeClock:
     return FakeClock()
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the paths of the segments and queue files that are opened from now on."""
+    paths: list[str] = []
+    open_segment, open_file = segment_source.open_file, OsFileSystem.open
+
+    def recorded(segment: Segment) -> LocalBytes:
+        paths.append(segment.path)
+        return open_segment(segment)
+
+    def opened_queue(self: OsFileSystem, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
+        paths.extend([str(path)] * ("consumequeue" in str(path)))
+        return open_file(self, path, create=create, writable=writable)
+
+    monkeypatch.setattr(segment_source, "open_file", recorded)
+    monkeypatch.setattr(OsFileSystem, "open", opened_queue)
+    return paths
 
 
 @pytest.fixture(scope="session")

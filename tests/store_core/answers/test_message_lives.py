@@ -220,10 +220,6 @@ def test_only_a_damaged_log_is_scanned_for_what_is_left_after_damage(
 LIMITS = {"subscriptionGroupTable": {"billing": {"groupName": "billing", "retryMaxTimes": 16}}}
 
 
-def letters_of(root: Path, **options: Any) -> DeadLettersReport:  # noqa: ANN401 -- options
-    return dead_letters(root, **options)
-
-
 def column(report: DeadLettersReport, name: str) -> list[Any]:
     values: list[Any] = report.tables["letters"][name].to_pylist()
     return values
@@ -241,7 +237,7 @@ def test_a_first_message_that_is_not_there_says_why(tmp_path: Path) -> None:
     log.append(b"-", topic="%DLQ%billing")
 
     assert ["missing", "deleted", "missing", "elsewhere", "unknown", "unknown"] == column(
-        letters_of(log.write(tmp_path)), "origin"
+        dead_letters(log.write(tmp_path)), "origin"
     )
 
 
@@ -249,7 +245,7 @@ def test_the_properties_of_release_5_name_the_first_message_as_well(log: LifeLog
     sent = log.send("a")
     origin = {"DLQ_ORIGIN_TOPIC": "orders", "DLQ_ORIGIN_MESSAGE_ID": message_id(sent), "UNIQ_KEY": "U-a"}
     log.append(b"-", topic="%DLQ%billing", properties=origin)
-    report = letters_of(log.write(tmp_path))
+    report = dead_letters(log.write(tmp_path))
 
     assert (["here"], ["orders"]) == (column(report, "origin"), column(report, "origin_topic"))
 
@@ -259,9 +255,9 @@ def test_attempts_are_compared_with_what_the_group_allows(log: LifeLog, tmp_path
     for key, group, attempts in (("a", "billing", 17), ("b", "billing", 3), ("c", "other", 17)):
         log.dead(sent, key, group, attempts)
     root = log.write(tmp_path)
-    assert {"unknown"} == set(column(letters_of(root), "why"))
+    assert {"unknown"} == set(column(dead_letters(root), "why"))
     write_config(root, subscriptionGroup=LIMITS)
-    report = letters_of(root)
+    report = dead_letters(root)
 
     assert ["exhausted", "early", "unknown"] == column(report, "why")
     assert (1, 1, 2) == (report.found.exhausted, report.found.early, report.found.groups)
@@ -274,7 +270,7 @@ def test_attempts_are_compared_with_what_the_group_allows(log: LifeLog, tmp_path
 def test_a_letter_whose_store_time_no_table_holds_is_counted(log: LifeLog, tmp_path: Path) -> None:
     log.dead(log.send("a"), "a", "billing")
     log.send("b", "%DLQ%billing", store_timestamp=2**60, properties={"RETRY_TOPIC": "orders"})
-    report = letters_of(log.write(tmp_path))
+    report = dead_letters(log.write(tmp_path))
 
     [group] = report.tables["groups"].to_pylist()
     [first, none] = column(report, "store_timestamp")
@@ -289,12 +285,12 @@ def test_groups_can_be_chosen_and_rows_cut(log: LifeLog, tmp_path: Path) -> None
     root = log.write(tmp_path)
 
     assert (2, 1) == (
-        letters_of(root, group=("two",)).found.letters,
-        letters_of(root, group=("two",), rows=1).tables["letters"].num_rows,
+        dead_letters(root, group=("two",)).found.letters,
+        dead_letters(root, group=("two",), rows=1).tables["letters"].num_rows,
     )
-    assert "two" in letters_of(root).to_html()
-    assert "%DLQ%two/0/0" in letters_of(root).to_text(200)
-    assert Verdict.CLEAN is letters_of(root, group=("none",)).verdict
+    assert "two" in dead_letters(root).to_html()
+    assert "%DLQ%two/0/0" in dead_letters(root).to_text(200)
+    assert Verdict.CLEAN is dead_letters(root, group=("none",)).verdict
 
 
 TX_STORES: Final = [store.name for store in golden_stores() if store.scenario in ("tx", "live")]
