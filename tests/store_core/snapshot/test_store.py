@@ -26,6 +26,7 @@ from store_core.answers.info import Info
 from store_core.errors import InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.files.store_lock import StoreLock
+from store_core.format.java import hash_code, positive_hash
 from store_core.snapshot.timers import CANCELS, TIMER_DTYPE, SlotChains, followed_slots
 from tests.budgets import budget
 from tests.builders import BODY_AT, FIRST_STORE_TIMESTAMP, LogBuilder
@@ -127,6 +128,22 @@ def test_a_store_that_is_written_ends_at_one_moment(live: DefaultMessageStore, r
     store.refresh()
     assert 95 == store.messages(columns="topic").read_all().num_rows
     assert 35 == store.queues["orders", 0].bounds.max_offset
+
+
+def test_the_index_of_a_store_that_is_written_ends_where_its_log_does(live: DefaultMessageStore, root: Path) -> None:
+    live.put_message(Message("orders", b"before", properties={"KEYS": "k-1"}, queue_id=0))
+    live.dispatch_now()
+    store, newer = Store(root), Store(root)
+    assert store.end is not None
+    for number in range(3):
+        live.put_message(Message("orders", b"later", properties={"KEYS": f"k-{number}"}, queue_id=0))
+    live.dispatch_now()
+
+    key = positive_hash(hash_code("orders#k-1"))
+    files, grown = ([file for file in each.index.files() if file.slots] for each in (store, newer))
+    assert sum(file.stop for file in files) + 3 == sum(file.stop for file in grown)
+    assert [1, 2] == [sum(len([*file.chain(key)]) for file in each) for each in (files, grown)]
+    assert all((entries["physical_offset"] < store.end).all() for file in files for _, entries in file.windows())
 
 
 def test_committed_offsets_that_were_read_travel_with_a_store(live: DefaultMessageStore, root: Path) -> None:
