@@ -363,18 +363,6 @@ def forecast_of(days: int, growth: float, **values: Any) -> DiskForecast:  # noq
     return found
 
 
-def test_new_files_are_full_when_the_log_has_grown_to_their_end_and_go_in_their_turn() -> None:
-    """One file a day, each full at noon; 72 hours later it waits for four o'clock."""
-    found = forecast_of(7, 1.0)
-    hours = [(each.at - START) / HOUR for each in found.deletions]
-
-    assert [0, 1, 2, 3, 4] == [each.file.start_offset // SIZE for each in found.deletions]
-    assert ["0", "1", "2", "", ""] == [each.file.name for each in found.deletions]
-    assert [4, 28, 100, 124, 148] == hours
-    assert found.log_end_at(START + 24 * HOUR) == 3 * SIZE + SIZE // 2
-    assert found.log_begin_at(START) == 0
-
-
 def test_a_disk_that_fills_says_when_files_go_early_and_when_messages_are_refused() -> None:
     found = forecast_of(9, 40.0, clean_file_forcibly_enable=False)
 

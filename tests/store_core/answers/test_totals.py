@@ -154,9 +154,9 @@ rows = st.lists(
 )
 
 
-def table_of(most: int = 100) -> GroupTable:
+def table_of() -> GroupTable:
     schema = pa.schema([("topic", pa.string()), ("queue", pa.int32()), *((name, pa.int64()) for name in TOTALS)])
-    return GroupTable(schema, TOTALS, most)
+    return GroupTable(schema, TOTALS)
 
 
 def batch_of(found: list[tuple[str | None, int, int, int]]) -> pa.Table:
@@ -190,21 +190,6 @@ def test_totals_are_those_of_a_plain_count_however_rows_are_divided(
     }
     assert sorted(-row["bytes"] for row in found) == [-row["bytes"] for row in found]
     assert (tables[0].left_out, tables[0].uncertain) == ({}, 0)
-
-
-def test_the_smallest_groups_are_left_out_and_their_totals_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(group_table, "_UNTIL_MERGED", 4)
-    table = table_of(2)
-    for begin in range(0, 30, 3):
-        table.add(batch_of([("large", 0, 50, begin), *((f"small{at}", 0, 1, at) for at in range(begin, begin + 3))]))
-
-    found = table.table()
-    assert "large" == found["topic"][0].as_py()
-    assert 500 >= found["bytes"][0].as_py() >= 500 - table.uncertain
-    assert 2 == found.num_rows
-    assert 530 == table.left_out["bytes"] + sum(found["bytes"].to_pylist())
-    assert 40 == table.left_out["messages"] + sum(found["messages"].to_pylist())
-    assert 0 == min(table.left_out["first"], *found["first"].to_pylist())
 
 
 BORN = 1_700_000_000_000

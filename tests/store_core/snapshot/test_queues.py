@@ -276,14 +276,6 @@ def test_other_keys_are_none_of_a_bound(key: bytes) -> None:
     assert parsed is None or key == bound_key(parsed.topic, b"max" if parsed.is_max else b"min", parsed.queue_id)
 
 
-def test_keys_are_ordered_by_queue_and_offset() -> None:
-    places = [("T", 0, 0), ("T", 0, 1), ("T", 0, 256), ("T", 1, 0), ("TT", 0, 0)]
-
-    keys = [unit_key(*place) for place in places]
-    assert keys == sorted(keys)
-    assert [len(unit_key(topic, 0, 0)) for topic, _, _ in places] == list(map(len, keys))
-
-
 # ---- bounds
 
 

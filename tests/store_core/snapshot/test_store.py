@@ -113,23 +113,6 @@ def live(root: Path) -> Iterator[DefaultMessageStore]:
         yield opened
 
 
-def test_a_store_that_is_written_ends_at_one_moment(live: DefaultMessageStore, root: Path) -> None:
-    store = Store(root)
-    assert store.is_live
-    assert store.log.begin < (store.end or 0)
-    for _ in range(5):
-        live.put_message(Message("orders", b"later", queue_id=0))
-    live.dispatch_now()
-
-    assert 90 == store.messages(columns="topic").read_all().num_rows
-    assert 30 == store.queues["orders", 0].bounds.max_offset
-    (row,) = store.view("topics", topic="orders", queue_id=0).read_all().to_pylist()
-    assert 30 == row["max_offset"]
-    store.refresh()
-    assert 95 == store.messages(columns="topic").read_all().num_rows
-    assert 35 == store.queues["orders", 0].bounds.max_offset
-
-
 def test_the_index_of_a_store_that_is_written_ends_where_its_log_does(live: DefaultMessageStore, root: Path) -> None:
     live.put_message(Message("orders", b"before", properties={"KEYS": "k-1"}, queue_id=0))
     live.dispatch_now()

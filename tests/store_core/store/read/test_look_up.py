@@ -106,21 +106,6 @@ def test_a_queue_whose_file_has_the_name_of_no_unit_is_scanned_for(tmp_path: Pat
     assert "no unit of a queue begins at byte 7" in explanation.why
 
 
-def test_a_unit_of_another_record_is_found_out_in_every_segment(tmp_path: Path) -> None:
-    """A unit leads to a record of another queue, so that its range is scanned."""
-    small_store(tmp_path)
-    first, other = (tmp_path / "consumequeue" / name / "0" / f"{0:020d}" for name in ("t1", "t2"))
-    units, others = bytearray(first.read_bytes()), bytearray(other.read_bytes())
-    at = 2 * UNIT.size
-    units[at : at + UNIT.size], others[at : at + UNIT.size] = others[at : at + UNIT.size], units[at : at + UNIT.size]
-    first.write_bytes(units)
-    other.write_bytes(others)
-
-    for topic in ("t1", "t2"):
-        plan = same_as_scan(tmp_path, topic=topic)
-        assert "can't be" in plan.explanation.why or plan.explanation.plan == "queues"
-
-
 @budget(0.4)
 @given(seed=st.integers(0, 2**32), lies=st.integers(1, 4))
 def test_lying_queues_give_sound_rows_and_lack_none_without_a_finding(
