@@ -205,15 +205,6 @@ def test_buffers_are_lent_until_none_is_left() -> None:
     assert pool.borrow() is lent[0]
 
 
-def test_buffers_are_of_the_segments_size_and_writable() -> None:
-    buffer = TransientStorePool(1, 1000).borrow()
-
-    assert buffer is not None
-    assert len(buffer) == 1000
-    buffer[999] = 7
-    assert buffer[999] == 7
-
-
 def test_a_pool_that_runs_low_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     pool = TransientStorePool(5, 10)
     for _ in range(4):

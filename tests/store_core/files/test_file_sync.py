@@ -27,21 +27,6 @@ def file(tmp_path: Path, disk: FaultyFileSystem) -> OpenFile:
     return disk.open(tmp_path / "0", create=True)
 
 
-def test_only_the_first_sync_of_a_new_file_includes_its_directory(
-    tmp_path: Path, disk: FaultyFileSystem, file: OpenFile
-) -> None:
-    sync = FileSync(tmp_path / "0", disk)
-    sync.sync(lambda: file)
-    assert 0 == disk.count("sync_directory")
-
-    sync.note_creation()
-    sync.sync(lambda: file)
-    sync.sync(lambda: file)
-
-    assert 1 == disk.count("sync_directory")
-    assert 3 == disk.count("sync")
-
-
 @pytest.mark.parametrize("operation", ["sync", "sync_directory"])
 def test_no_sync_succeeds_after_one_that_failed(
     tmp_path: Path, disk: FaultyFileSystem, file: OpenFile, operation: str

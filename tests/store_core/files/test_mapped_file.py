@@ -103,24 +103,6 @@ def test_a_new_file_takes_no_blocks_of_the_disk(make: Callable[..., MappedFile],
     assert path.stat().st_blocks < 64
 
 
-def test_what_does_not_fit_changes_nothing(file: MappedFile, path: Path) -> None:
-    file.append(b"x" * (SIZE - 3))
-
-    assert not file.append(b"four")
-    assert file.wrote_position == SIZE - 3
-    assert path.read_bytes()[-3:] == bytes(3)
-    assert file.append(b"two")
-    assert not file.is_full or file.append(b"")
-    assert file.is_full
-
-
-def test_a_full_file_gives_unknown_error_and_is_not_touched(file: MappedFile) -> None:
-    file.append(b"x" * SIZE)
-
-    assert file.append_with(writing(b"y")).status is AppendMessageStatus.UNKNOWN_ERROR
-    assert file.wrote_position == SIZE
-
-
 def test_a_refusing_callback_leaves_file_and_time_alone(file: MappedFile, path: Path) -> None:
     refusal = writing(b"half a rec", AppendMessageStatus.MESSAGE_SIZE_EXCEEDED, 0)
 
@@ -152,43 +134,14 @@ def test_a_callback_can_not_claim_more_than_there_is(file: MappedFile, claimed: 
 # ---- page rules
 
 
-@pytest.mark.parametrize(
-    ("wrote", "flushed", "least_pages", "expected"),
-    [
-        (0, 0, 0, False),
-        (1, 0, 0, True),
-        (4095, 0, 1, False),
-        (4096, 0, 1, True),
-        (4096, 4095, 1, True),
-        (8191, 4096, 1, False),
-        (16383, 0, 4, False),
-        (16384, 0, 4, True),
-        (16384, 1, 4, True),
-        (20479, 4096, 4, False),
-        (SIZE - 1, SIZE - 2, 4, False),
-        (SIZE, SIZE - 1, 4, True),
-        (SIZE, SIZE, 4, True),
-    ],
-)
-@pytest.mark.parametrize("step", ["flush", "commit"])
-def test_whole_pages_decide_unless_the_file_is_full(
-    make: Callable[..., MappedFile],
-    disk: FaultyFileSystem,
-    step: str,
-    wrote: int,
-    flushed: int,
-    least_pages: int,
-    expected: bool,
-) -> None:
-    file = make(TransientStorePool(1, SIZE) if step == "commit" else None)
-    file.append(b"x" * flushed)
-    getattr(file, step)(0)
-    file.append(b"x" * (wrote - flushed))
-    before = disk.count("sync" if step == "flush" else "write")
+def test_page_borders_decide_and_not_how_many_bytes_there_are(file: MappedFile) -> None:
+    file.append(b"x" * 4095)
+    file.flush(0)
+    file.append(b"x")
 
-    assert getattr(file, step)(least_pages) == (wrote if expected else flushed)
-    if step == "flush":
-        assert disk.count("sync") - before == expected
+    assert file.flush(1) == 4096
+    file.append(b"x" * 4095)
+    assert file.flush(1) == 4096
 
 
 def test_the_first_flush_of_a_new_file_also_syncs_its_directory(file: MappedFile, disk: FaultyFileSystem) -> None:
@@ -220,21 +173,6 @@ def test_what_comes_during_a_flush_is_not_counted_as_flushed(file: MappedFile, d
 
 
 # ---- write buffer
-
-
-def test_readers_see_committed_bytes_only(make: Callable[..., MappedFile], path: Path) -> None:
-    file = make(TransientStorePool(1, SIZE))
-    file.append(b"one")
-    file.append_with(writing(b"two"))
-
-    assert seen(file) is None
-    assert path.read_bytes() == bytes(SIZE)
-
-    file.commit(0)
-
-    assert seen(file) == b"onetwo"
-    assert path.read_bytes()[:7] == b"onetwo\0"
-    assert positions(file) == (6, 6, 0)
 
 
 def test_of_a_blank_record_in_the_write_buffer_all_that_is_left_is_committed(
@@ -271,16 +209,6 @@ def test_a_full_disk_is_a_status_and_leaves_nothing(file: MappedFile, disk: Faul
     assert file.write_error is not None
     assert file.write_error.errno == errno.ENOSPC
     assert (file.wrote_position, file.store_timestamp) == (3, 7)
-    assert path.read_bytes() == b"one" + bytes(SIZE - 3)
-
-
-def test_appends_go_on_when_there_is_room_again(file: MappedFile, disk: FaultyFileSystem, path: Path) -> None:
-    disk.free_blocks = 1
-    with pytest.raises(OSError, match="No space left"):
-        file.append(b"x" * 10_000)
-    disk.heal()
-
-    assert file.append(b"one")
     assert path.read_bytes() == b"one" + bytes(SIZE - 3)
 
 
@@ -341,21 +269,6 @@ def test_a_commit_that_failed_is_tried_again(
     assert positions(file) == (3, 0, 0)
     assert file.commit(0) == 3
     assert path.read_bytes()[:4] == b"one\0"
-
-
-@pytest.mark.parametrize("operation", ["sync", "sync_directory"])
-def test_a_flush_that_failed_is_never_believed_again(file: MappedFile, disk: FaultyFileSystem, operation: str) -> None:
-    file.append(b"one")
-    disk.fail(operation, errno.EIO)
-    with pytest.raises(OSError, match="Input/output error"):
-        file.flush(0)
-    syncs = disk.count("sync")
-    with pytest.raises(OSError, match="an earlier flush failed") as caught:
-        file.flush(0)
-
-    assert caught.value.errno == errno.EIO
-    assert disk.count("sync") == syncs
-    assert file.flushed_position == 0
 
 
 def test_blocks_can_be_taken_ahead(path: Path, disk: FaultyFileSystem) -> None:

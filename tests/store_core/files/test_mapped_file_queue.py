@@ -103,28 +103,6 @@ def test_an_empty_queue_knows_no_time(queue: MappedFileQueue) -> None:
     assert (queue.min_offset, queue.max_offset, queue.max_wrote_position) == (-1, 0, 0)
 
 
-# ---- flushing and committing
-
-
-def test_a_flush_reports_that_nothing_changed(queue: MappedFileQueue) -> None:
-    assert queue.flush(0)
-
-    append(queue, b"x" * 10)
-
-    assert not queue.flush(0)
-    assert queue.flush(0)
-    assert queue.flushed_where == 10
-
-
-def test_a_flush_that_failed_moves_nothing(queue: MappedFileQueue, disk: FaultyFileSystem) -> None:
-    append(queue, b"x" * 10)
-    disk.fail("sync", errno.EIO)
-    with pytest.raises(OSError, match="Input/output error"):
-        queue.flush(0)
-
-    assert queue.flushed_where == 0
-
-
 # ---- loading
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from store_core.errors import SegmentLayoutError
 from store_core.queue.consume_queue.consume_queue_ext import ConsumeQueueExt, address_of
 from store_core.queue.consume_queue_unit import CQ_STORE_UNIT_SIZE
 from store_core.queue.dispatch.dispatch_batch import DispatchRequest
@@ -247,43 +246,7 @@ def test_an_index_buffer_copies_nothing_and_outlives_its_file(queue: ConsumeQueu
     assert [1000, 1100] == found["physical_offset"].tolist()
 
 
-def test_an_iteration_crosses_files_and_holes_between_them(maker: QueueMaker) -> None:
-    put_all(maker.new(), records(5 * UNITS + 1))
-    (maker.directory / f"{FILE_SIZE:020d}").unlink()
-    queue = maker.opened()
-
-    expected = [unit for unit in range(5 * UNITS + 1) if unit // UNITS != 1]
-    assert expected == [unit.queue_offset for unit in units_in(queue)]
-    assert [10, 20, 30] == [queue.roll_next_file(index) for index in (0, 10, 29)]
-
-
-def test_a_destroyed_queue_starts_again(queue: ConsumeQueue, maker: QueueMaker) -> None:
-    put_all(queue, records(3, 13))
-    queue.destroy()
-
-    assert not maker.directory.exists()
-    assert state_of(maker.new()) | {"flushed_where": 0} == state_of(queue)
-    assert all(put_all(queue, records(2)))
-    assert [0, 1] == [unit.queue_offset for unit in units_in(queue)]
-
-
 # ---- life
-
-
-@pytest.mark.parametrize(("release", "loads"), [("4.3", True), ("4.9", False), ("5.3", False)])
-def test_a_short_file_ends_or_fails_the_load_by_release(tmp_path: Path, release: Release, loads: bool) -> None:
-    maker = QueueMaker(tmp_path, release)
-    put_all(maker.new(), records(13))
-    (tmp_path / f"{FILE_SIZE:020d}").write_bytes(bytes(40))
-
-    if loads:
-        queue = maker.new()
-        assert "40 bytes" in " ".join(queue.load())
-        queue.recover()
-        assert UNITS == queue.max_offset_in_queue
-    else:
-        with pytest.raises(SegmentLayoutError, match="40 bytes"):
-            maker.new().load()
 
 
 @pytest.mark.parametrize("recovers", [True, False])

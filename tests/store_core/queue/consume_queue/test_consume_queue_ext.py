@@ -60,10 +60,6 @@ def _put(ext: ConsumeQueueExt, *, count: int = 1, bit_map: bytes = b"") -> list[
     return found
 
 
-def test_the_fixed_part_of_a_unit_has_20_bytes() -> None:
-    assert EXT_UNIT_DTYPE.itemsize == 20
-
-
 def test_the_first_address_is_the_smallest_long() -> None:
     assert address_of(0) == -(2**63)
     assert offset_of_address(-(2**63) + 5) == 5

@@ -144,16 +144,6 @@ def test_the_queue_that_is_farthest_says_how_far_queues_cover_the_log(maker: _Ma
 # ---- where records go
 
 
-def test_a_batch_queue_is_no_light_queue(maker: _Maker) -> None:
-    queues = maker.new()
-    light = {"INNER_MULTI_DISPATCH": "B,%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "0,0", "x": "y"}
-    queues.put(_request(properties=light))
-
-    assert _starts(queues, "B") is None
-    assert _starts(queues, "%LMQ%a") == [1000]
-    assert [unit.topic for unit in queues.refused] == ["B"]
-
-
 # ---- what is refused
 
 
@@ -376,12 +366,13 @@ def test_what_points_below_the_log_goes_but_for_last_files(maker: _Maker) -> Non
 
 def test_without_a_log_all_files_go_and_the_queues_stay(maker: _Maker) -> None:
     queues = maker.new()
-    queues.put(_request("T"))
+    queues.put(_request("T", index=13))
     queues.put(_request("B"))
     queues.destroy_all()
 
     assert file_bytes(maker.root) == {}
     assert queues.queue_offsets() == {("B", 0): 0, ("T", 0): 0}
+    assert {queue.topic: queue.min_offset_in_queue for queue in queues.queues()} == {"B": -1, "T": 0}
     assert queues.max_physical_offset == -1
 
 
