@@ -101,6 +101,25 @@ def _first_base(queue: BatchConsumeQueue, queue_offset: int) -> int | None:
     return None if units is None else int(units[0]["msg_base_offset"])
 
 
+def test_an_empty_queue_begins_at_minus_one_and_ends_at_0(maker: QueueMaker) -> None:
+    queue = _new(maker)
+
+    assert (queue.min_offset_in_queue, queue.max_offset_in_queue) == (-1, 0)
+    assert queue.last_unit is None
+    assert queue.get_index_buffer(0) is None
+    assert list(units_in(queue)) == []
+    assert queue.roll_next_file(3) == 0
+
+
+def test_a_record_that_starts_no_later_than_the_last_is_there_already(maker: QueueMaker) -> None:
+    queue = _new(maker)
+    first, second = _records([2, 3])
+
+    assert _put(queue, [first, second, second, first]) == [True] * 4
+    assert [unit.queue_offset for unit in units_in(queue)] == [0, 2]
+    assert queue.max_physical_offset == second.physical_offset
+
+
 _UNIT = st.builds(
     _Unit,
     st.integers(-200, 3000),

@@ -206,7 +206,6 @@ def test_the_extension_is_opened_cut_flushed_closed_and_deleted_with_its_queue(m
     before, queue = descriptors(), maker.new(ext=extension(maker))
     for unit in records(12):
         queue.put_message_position_info_wrapper(request(unit))
-    queue.put_message_position_info(*records(1, 12)[0])  # a light one, without an address
     queue.close()
     assert before == descriptors()
     odd = maker.directory.with_name("ext") / "7"
@@ -216,7 +215,7 @@ def test_the_extension_is_opened_cut_flushed_closed_and_deleted_with_its_queue(m
     assert ([True], 280) == ([str(odd) in note for note in notes], files.max_wrote_position)
 
     last = maker.directory / f"{FILE_SIZE:020d}"
-    last.write_bytes(last.read_bytes()[:CQ_STORE_UNIT_SIZE].ljust(FILE_SIZE, b"\0"))  # the units 11 and 12 are lost
+    last.write_bytes(last.read_bytes()[:CQ_STORE_UNIT_SIZE].ljust(FILE_SIZE, b"\0"))  # the unit 11 is lost
     queue, files, _ = reopened(maker)
     assert (0, 260) == (files.min_offset, files.max_wrote_position)
     queue.correct_min_offset(1900)
@@ -226,6 +225,9 @@ def test_the_extension_is_opened_cut_flushed_closed_and_deleted_with_its_queue(m
     assert not queue.flush(0)
     assert 80 == files.mapped_files[-1].flushed_position
     queue.truncate_dirty_logic_files(0)
+    assert 280 == files.max_wrote_position
+    (maker.directory / f"{0:020d}").write_bytes(bytes(FILE_SIZE))  # no unit has an address
+    queue, files, _ = reopened(maker)
     assert 280 == files.max_wrote_position
     queue.destroy()
     assert not maker.directory.with_name("ext").exists()
@@ -244,6 +246,16 @@ def test_an_index_buffer_copies_nothing_and_outlives_its_file(queue: ConsumeQueu
     assert not found.flags.owndata
     assert not found.flags.writeable
     assert [1000, 1100] == found["physical_offset"].tolist()
+
+
+def test_an_iteration_crosses_files_and_holes_between_them(maker: QueueMaker) -> None:
+    put_all(maker.new(), records(5 * UNITS + 1))
+    (maker.directory / f"{FILE_SIZE:020d}").unlink()
+    queue = maker.opened()
+
+    expected = [unit for unit in range(5 * UNITS + 1) if unit // UNITS != 1]
+    assert expected == [unit.queue_offset for unit in units_in(queue)]
+    assert [10, 20, 30] == [queue.roll_next_file(index) for index in (0, 10, 29)]
 
 
 # ---- life

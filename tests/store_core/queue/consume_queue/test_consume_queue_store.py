@@ -141,9 +141,6 @@ def test_the_queue_that_is_farthest_says_how_far_queues_cover_the_log(maker: _Ma
     assert maker.opened().max_physical_offset == 1400, "the start of one in a batch queue"
 
 
-# ---- where records go
-
-
 # ---- what is refused
 
 
