@@ -152,27 +152,18 @@ def test_salvage_has_the_rows_and_the_damage_that_a_reader_has(
     assert_tiles(report)
 
 
-def test_lost_ranges_and_grades_are_exact(tmp_path: Path) -> None:
+def test_lost_ranges_are_exact_and_say_why(tmp_path: Path) -> None:
     records = log_of().records
-    report = salvage(damaged(tmp_path))
-
-    assert [
-        (records[at].physical_offset, records[at].end, reason)
-        for at, reason in (
-            (10, "bad body CRC"),
-            (30, "the record runs past the end of the file"),
-            (40, "zeros: nothing has been written here yet"),
-        )
-    ] == [
-        (row["begin"], row["end"], row["reason"])
-        for row in report.tables["lost"].select(["begin", "end", "reason"]).to_pylist()
-    ]
-    assert Verdict.DAMAGED is report.verdict
-    assert 57 == report.found.records
-    assert {("chain", "none"), ("after_damage", "none")} == {
-        (row["found_by"], row["property_crc"]) for row in report.tables["grades"].to_pylist()
+    lost = salvage(damaged(tmp_path)).tables["lost"].select(["begin", "end", "reason"]).to_pylist()
+    reasons = {
+        10: "bad body CRC",
+        30: "the record runs past the end of the file",
+        40: "zeros: nothing has been written here yet",
     }
-    assert_tiles(report)
+
+    assert [(records[at].physical_offset, records[at].end, reason) for at, reason in reasons.items()] == [
+        (row["begin"], row["end"], row["reason"]) for row in lost
+    ]
 
 
 def test_a_segment_that_is_not_there_is_missing(tmp_path: Path) -> None:

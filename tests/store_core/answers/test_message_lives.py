@@ -217,9 +217,6 @@ def test_only_a_damaged_log_is_scanned_for_what_is_left_after_damage(
     assert is_damaged == (ReadMode.DROPMALFORMED in modes)
 
 
-LIMITS = {"subscriptionGroupTable": {"billing": {"groupName": "billing", "retryMaxTimes": 16}}}
-
-
 def column(report: DeadLettersReport, name: str) -> list[Any]:
     values: list[Any] = report.tables["letters"][name].to_pylist()
     return values
@@ -256,7 +253,8 @@ def test_attempts_are_compared_with_what_the_group_allows(log: LifeLog, tmp_path
         log.dead(sent, key, group, attempts)
     root = log.write(tmp_path)
     assert {"unknown"} == set(column(dead_letters(root), "why"))
-    write_config(root, subscriptionGroup=LIMITS)
+    limits = {"billing": {"groupName": "billing", "retryMaxTimes": 16}}
+    write_config(root, subscriptionGroup={"subscriptionGroupTable": limits})
     report = dead_letters(root)
 
     assert ["exhausted", "early", "unknown"] == column(report, "why")

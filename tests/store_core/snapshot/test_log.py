@@ -53,12 +53,9 @@ def listed(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> l
 
 
 @pytest.mark.parametrize("form", ["{}", "{}/commitlog", "file://{}", "file://localhost{}", "file:{}", "FILE://{}"])
-def test_a_root_and_its_commit_log_stand_for_the_segments(root: Path, form: str) -> None:
+def test_a_root_and_its_commit_log_stand_for_the_segments_and_a_file_for_itself(root: Path, form: str) -> None:
     assert names(0, 1024, 2048) == listed(form.format(root))
     assert names(0, 1024, 2048) == listed(root)
-
-
-def test_a_file_stands_for_itself(root: Path) -> None:
     assert names(1024) == listed(root / "commitlog" / names(1024)[0])
 
 

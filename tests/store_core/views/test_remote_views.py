@@ -89,15 +89,11 @@ def test_faults_in_every_tenth_request_change_no_view(
     assert SECRET not in caplog.text
 
 
-def test_a_view_lists_the_parts_that_it_needs_and_opens_its_file(server: ObjectStore, golden: Golden) -> None:
+def test_a_view_lists_the_parts_that_it_needs_and_queues_together(server: ObjectStore, golden: Golden) -> None:
     url = server.upload(golden("5.3.3/tx").root, "listed")
     server.forget()
     read_view(url, "consumer_offsets", columns=["topic", "committed_offset"], storage=server.settings).read_all()
     assert (server.faults.lists, server.faults.gets) == (2, 1)
-
-
-def test_queues_are_listed_together(server: ObjectStore, golden: Golden) -> None:
-    url = server.upload(golden("5.3.3/tx").root, "queues")
     server.forget()
     plan_view(Store(url, storage=server.settings), ViewOptions.parse("consumequeue"))
     assert (server.faults.lists, server.faults.gets) == (4, 0)  # the root, and three parts of it

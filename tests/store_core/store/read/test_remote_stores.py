@@ -179,9 +179,11 @@ def test_a_file_in_the_place_of_queues_is_named_by_its_url(server: ObjectStore, 
         queues.topics()
 
 
-def test_missing_store_is_named(server: ObjectStore) -> None:
-    with pytest.raises(StoreNotFoundError, match=f"s3://{BUCKET}/nowhere"):
-        read_messages(f"s3://{BUCKET}/nowhere", storage=server.settings)
+@pytest.mark.parametrize("name", ["nowhere", "void"])
+def test_missing_store_and_an_empty_directory_are_named(name: str, server: ObjectStore) -> None:
+    server.place("void/commitlog/", b"")
+    with pytest.raises(StoreNotFoundError, match=f"s3://{BUCKET}/{name}"):
+        read_messages(f"s3://{BUCKET}/{name}", storage=server.settings)
 
 
 def test_storage_that_does_not_answer_is_an_error_without_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -297,12 +299,6 @@ def test_keys_that_look_like_segments_or_directories_are_left_out(server: Object
     server.file_system.create_dir(f"{BUCKET}/like/commitlog/empty")
     for url in (like, f"{like}/commitlog"):
         assert rows(root) == rows(url, storage=server.settings)
-
-
-def test_empty_directory_has_nothing_to_read(server: ObjectStore) -> None:
-    server.place("void/commitlog/", b"")
-    with pytest.raises(StoreNotFoundError, match=f"s3://{BUCKET}/void"):
-        read_messages(f"s3://{BUCKET}/void", storage=server.settings)
 
 
 SLICE = ("4.3.0/tx", "5.3.3/torn-garble", "5.5.0/bcq")
