@@ -94,10 +94,13 @@ class FaultyFileSystem(OsFileSystem):
     ``make_directories``, ``remove``. `calls` lists them with the names of their files.
 
     A full disk has no more 4 KiB blocks: a write stops at the block boundary, and the next one fails with ENOSPC.
+
+    * `percent`: How full it says it is.
     """
 
     def __init__(self) -> None:
         super().__init__()
+        self.percent = 10
         self.calls: list[tuple[str, str]] = []
         self.free_blocks: int | None = None
         self._blocks: set[tuple[int, int]] = set()
@@ -154,6 +157,9 @@ class FaultyFileSystem(OsFileSystem):
     def add_directories(self, path: Path) -> None:
         self.called("make_directories", path)
         super().add_directories(path)
+
+    def used_percent(self, path: Path) -> int:
+        return self.percent if path.exists() else -1
 
     def sync_directory(self, path: Path) -> None:
         self.called("sync_directory", path)
@@ -310,6 +316,9 @@ class MortalFileSystem(OsFileSystem):
             path.mkdir()
 
     def rename(self, source: Path, target: Path) -> None:
+        if source.is_dir():
+            self._rename_directory(source, target)
+            return
         before = target.read_bytes() if target.exists() else None
         synced = self._synced.get(target, b"")
 
@@ -323,6 +332,12 @@ class MortalFileSystem(OsFileSystem):
         self.change(target, undo=undo)
         self._synced[target] = self._synced.pop(source, b"")
         super().rename(source, target)
+
+    def _rename_directory(self, source: Path, target: Path) -> None:
+        self.change(target, undo=lambda: target.rename(source))
+        for path in [path for path in self._synced if path.is_relative_to(source)]:
+            self._synced[target / path.relative_to(source)] = self._synced.pop(path)
+        source.rename(target)
 
     def remove(self, path: Path) -> None:
         if path.exists():

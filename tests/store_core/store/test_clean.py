@@ -43,21 +43,12 @@ HOUR_MS = 3_600_000
 NOON_UTC = int(datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()) * 1000
 
 
-class Disk(FaultyFileSystem):
-    """One disk for everything, as full as a test says."""
-
-    percent = 10
-
-    def used_percent(self, path: Path) -> int:
-        return self.percent if path.exists() else -1
-
-
 class Store:
     """Six segments, all changed at noon; by default only their age keeps them."""
 
     def __init__(self, root: Path, time_zone: tzinfo | None = UTC, **settings: Any) -> None:  # noqa: ANN401
         self.clock = FakeClock(NOON_UTC)
-        self.disk = Disk()
+        self.disk = FaultyFileSystem()
         self.config = MessageStoreConfig(mapped_file_size_commit_log=FILE_SIZE, **settings)
         queues = root / "consumequeue"
         queues.mkdir(parents=True)
@@ -186,7 +177,7 @@ def test_a_full_disk_refuses_messages_until_it_has_room(tmp_path: Path) -> None:
 def test_new_segments_avoid_full_directories(tmp_path: Path) -> None:
     store = Store(tmp_path)
 
-    class OneFull(Disk):
+    class OneFull(FaultyFileSystem):
         def used_percent(self, path: Path) -> int:
             return 86 if path.name == "a" else 10
 

@@ -9,28 +9,17 @@ import os
 import shutil
 from collections import Counter
 from dataclasses import replace
-from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, cast
+from typing import Any, Final
 
 import pytest
 
+from store_core.format.record.delayed import SCHEDULE_TOPIC
 from store_core.queue.consume_queue.batch_consume_queue import BatchConsumeQueue
-from store_core.queue.consume_queue.consume_queue import QueueServices
-from store_core.queue.consume_queue.consume_queue_store import ConsumeQueueStore
-from store_core.queue.index_service import IndexService
-from store_core.store.clean import CleanServices
-from store_core.store.message_store_config import MessageStoreConfig
-from store_core.store.put.commit_log import CommitLog
-from store_core.store.store_layout import log_paths
-from store_core.store.store_life import disk_space
-from tests.golden_stores import UnpackedStore, golden_stores
+from tests.golden_stores import Golden, UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from store_core.format.release import Release
+from tests.store_core.store.damaged_stores import batch_topics_of, config_of
+from tests.store_core.store.store_machine import UnattendedStore
 
 pytestmark = pytest.mark.golden
 
@@ -42,44 +31,18 @@ FAMILIES: Final = ("commitlog", "consumequeue", "batchconsumequeue", "index")
 HOUR_NS: Final = 3_600_000_000_000
 
 
-class Disk(FaultyFileSystem):
-    """A disk that is nearly empty."""
-
-    def used_percent(self, path: Path) -> int:
-        return 10 if path.exists() else -1
-
-
 class Store:
-    """Log, queues and index of a copy of a golden store, without threads."""
+    """A copy of a golden store, without threads, that deletes at any hour."""
 
-    def __init__(self, root: Path, golden: UnpackedStore, end_offset: int) -> None:
-        self.root = root
-        clock, disk = FakeClock(), Disk()
-        release = cast("Release", golden.golden.release)
-        config = MessageStoreConfig(
-            release=release,
-            mapped_file_size_commit_log=131072,
-            mapped_file_size_consume_queue=800,
-            mapper_file_size_batch_consume_queue=460,
-            max_hash_slot_num=100,
-            max_index_num=400,
-            delete_when=";".join(map(str, range(24))),
+    def __init__(self, root: Path, golden: UnpackedStore) -> None:
+        self.root = shutil.copytree(golden.root, root)
+        self.clock = FakeClock()
+        config = replace(config_of(golden.conf, golden.golden.version), delete_when=";".join(map(str, range(24))))
+        root.joinpath("abort").unlink(missing_ok=True)  # else newer index files would go
+        self.store = UnattendedStore.open(
+            root, config, batch_topics=batch_topics_of(golden.conf), clock=self.clock, file_system=FaultyFileSystem()
         )
-        space = disk_space(root, config, disk)
-        paths = replace(log_paths(root, config, disk), full_paths=space.full_paths)
-        self.log = CommitLog(paths, config, disk, clock)
-        self.log.load()
-        queue = self.log.mapped_file_queue
-        queue.truncate_dirty_files(end_offset)
-        rules = config.queue_rules(["bcq_topic"])
-        self.queues = ConsumeQueueStore(root, QueueServices(rules, disk, clock), lambda *_: None)
-        self.queues.load()
-        self.queues.recover()
-        self.queues.correct_min_offset(self.log.min_offset)
-        self.index = IndexService(root / "index", rules, disk, clock)
-        self.index.load(last_exit_ok=True, index_msg_timestamp=0)
-        self.services = CleanServices(config, self.log, space, self.queues, self.index, clock, time_zone=UTC)
-        self.clock = clock
+        self.services = self.store.clean_services
 
     def age(self, count: int) -> None:
         """Let the first segments have changed 100 hours ago, the others one hour ago."""
@@ -99,38 +62,41 @@ class Store:
         return {path.relative_to(self.root) for path in found}
 
     def bounds(self) -> dict[str, list[int]]:
+        """Return where queues begin and end, without those of delay levels that 4.9 makes when it is opened."""
         return {
             f"{queue.topic} {queue.queue_id}": [queue.min_offset_in_queue, queue.max_offset_in_queue]
-            for queue in self.queues.queues()
+            for queue in self.store.consume_queue_store.queues()
+            if queue.topic != SCHEDULE_TOPIC or queue.max_offset_in_queue
         }
 
 
+@pytest.fixture
+def batched(golden: Golden, tmp_path: Path) -> tuple[Store, BatchConsumeQueue]:
+    """Provide a store with a batch queue, and the queue."""
+    store = Store(tmp_path / "store", golden("5.3.3/bcq"))
+    queue = store.store.consume_queue_store.get("bcq_topic", 0)
+    assert isinstance(queue, BatchConsumeQueue)
+    return store, queue
+
+
 @pytest.mark.parametrize("case", [case for case in CLEANED if case.split()[0] in THERE])
-def test_deletion_leaves_what_rocketmq_left(case: str, golden: Callable[[str], UnpackedStore], tmp_path: Path) -> None:
+def test_deletion_leaves_what_rocketmq_left(case: str, golden: Golden, tmp_path: Path) -> None:
     name, old_segments = case.split()
-    root = tmp_path / "store"
-    shutil.copytree(golden(name).root, root)
     expected = CLEANED[case]
-    store = Store(root, golden(name), expected["log"][1])
+    store = Store(tmp_path / "store", golden(name))
     store.age(int(old_segments))
 
     assert expected["deleted"] == store.clean()
-    assert expected["log"] == [store.log.min_offset, store.log.max_offset]
+    assert expected["log"] == [store.store.min_physical_offset, store.store.max_physical_offset]
     assert expected["queues"] == store.bounds()
     assert not store.clean()
 
 
-def test_a_batch_queue_that_begins_before_the_log_is_put_right(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
-    root = tmp_path / "store"
-    shutil.copytree(golden("5.3.3/bcq").root, root)
-    store = Store(root, golden("5.3.3/bcq"), CLEANED["5.3.3/bcq 1"]["log"][1])
+def test_a_batch_queue_that_begins_before_the_log_is_put_right(batched: tuple[Store, BatchConsumeQueue]) -> None:
+    store, _ = batched
     right = store.bounds()
     service = store.services.queue_service
     sound = service.correct_batch_queues()
-    queue = store.queues.get("bcq_topic", 0)
-    assert isinstance(queue, BatchConsumeQueue)
     store.age(3)
     store.services.commit_log_service.run_once()
     soon = service.correct_batch_queues()
@@ -143,13 +109,9 @@ def test_a_batch_queue_that_begins_before_the_log_is_put_right(
 
 
 def test_a_batch_queue_whose_first_file_could_not_be_deleted_is_put_right_at_once(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    batched: tuple[Store, BatchConsumeQueue], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    root = tmp_path / "store"
-    shutil.copytree(golden("5.3.3/bcq").root, root)
-    store = Store(root, golden("5.3.3/bcq"), CLEANED["5.3.3/bcq 1"]["log"][1])
-    queue = store.queues.get("bcq_topic", 0)
-    assert isinstance(queue, BatchConsumeQueue)
+    store, queue = batched
     first = queue.mapped_file_queue.mapped_files[0]
 
     def refused() -> None:

@@ -4,79 +4,24 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any
+from contextlib import suppress
+from itertools import count
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from store_core.files.file_system import OpenFile, OsFileSystem, OsOpenFile
+from store_core.files.file_system import OsFileSystem
 from store_core.files.names import SWAP_JOURNAL
 from store_core.store.rebuild.swap import OutputDirectory, RebuildSwap, SwapError, kept_directories
+from tests.store_core.fakes import DeadDiskError, MortalFileSystem
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 OLD = {"consumequeue/a/0/f": b"old a", "batchconsumequeue/b/0/f": b"old b", "index/1": b"old index"}
+OLD_OF_PLACES = {name: data for name, data in OLD.items() if "batch" not in name}
 NEW = {"consumequeue/a/0/f": b"new a", "consumequeue/c/0/f": b"new c", "index/2": b"new index"}
-
-
-class _KilledError(BaseException):
-    """The process was killed."""
-
-
-@dataclass
-class KillingFileSystem(OsFileSystem):
-    """Kills the process just before a chosen change, as nothing in between can be observed."""
-
-    left: int
-    done: list[str] = field(default_factory=list)
-
-    def __post_init__(self) -> None:
-        super().__init__()
-
-    def _step(self, what: str) -> None:
-        if not self.left:
-            raise _KilledError
-        self.left -= 1
-        self.done.append(what)
-
-    def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
-        if create:
-            self._step(f"open {path.name}")
-        return _KillingFile(super().open(path, create=create, writable=writable), self)
-
-    def make_directories(self, path: Path) -> None:
-        if not path.is_dir():
-            self._step(f"make {path.name}")
-        super().make_directories(path)
-
-    def add_directories(self, path: Path) -> None:
-        if not path.is_dir():
-            self._step(f"make {path.name}")
-        super().add_directories(path)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._step(f"rename {source.name}")
-        super().rename(source, target)
-
-    def remove(self, path: Path) -> None:
-        self._step(f"remove {path.name}")
-        super().remove(path)
-
-
-class _KillingFile(OsOpenFile):
-    def __init__(self, file: OpenFile, system: KillingFileSystem) -> None:
-        super().__init__(os.dup(file.fileno()), Path("killed"))
-        file.close()
-        self._system = system
-
-    def write(self, data: memoryview, offset: int) -> int:
-        self._system._step("write")
-        return super().write(data, offset)
-
-    def truncate(self, size: int) -> None:
-        self._system._step("truncate")
-        super().truncate(size)
 
 
 def write_tree(root: Path, tree: dict[str, bytes]) -> None:
@@ -102,73 +47,73 @@ def plan(root: Path) -> RebuildSwap:
     return RebuildSwap.plan(root, root / "rebuilt", places, removed, OsFileSystem())
 
 
-def test_a_swap_puts_the_new_in_place_and_keeps_the_old(tmp_path: Path) -> None:
-    swap = prepare(tmp_path)
-    swap.run(OsFileSystem())
-
-    assert NEW == tree_of(tmp_path)
-    assert OLD == tree_of(swap.kept)
-    assert [swap.kept] == kept_directories(tmp_path, OsFileSystem())
-    assert not (tmp_path / SWAP_JOURNAL).exists()
-    assert RebuildSwap.resume(tmp_path, OsFileSystem()) is None
+def dying(changes: int) -> MortalFileSystem:
+    """Return the disk of a process that is killed just before one of its changes."""
+    disk = MortalFileSystem()
+    disk.changes_left = changes
+    return disk
 
 
-def test_a_swap_killed_at_any_step_is_whole_after_the_next_run(tmp_path: Path) -> None:
-    complete = KillingFileSystem(1000)
-    prepare(tmp_path / "complete").run(complete)
-    for steps in range(len(complete.done)):
-        root = tmp_path / str(steps)
-        with pytest.raises(_KilledError):
-            prepare(root).run(KillingFileSystem(steps))
+def killed(root: Path, changes: int) -> Path:
+    """Begin a swap in a process that is killed; return the store."""
+    with pytest.raises(DeadDiskError):
+        prepare(root).run(dying(changes))
+    return root
+
+
+@pytest.fixture
+def changes(tmp_path: Path) -> int:
+    """Return how many changes a whole swap makes."""
+    disk = dying(1000)
+    prepare(tmp_path / "complete").run(disk)
+    return 1000 - (disk.changes_left or 0)
+
+
+@pytest.fixture
+def half(tmp_path: Path) -> Path:
+    """Provide a store whose old queues are away, and the new ones not yet in place."""
+    roots = (killed(tmp_path / str(number), number) for number in count())
+    return next(root for root in roots if not (root / "consumequeue").exists())
+
+
+def test_a_swap_killed_at_any_step_is_whole_after_the_next_run(changes: int, tmp_path: Path) -> None:
+    for number in range(changes):
+        root = killed(tmp_path / str(number), number)
         resumed = RebuildSwap.resume(root, OsFileSystem())
 
-        assert (OLD if resumed is None else NEW) == tree_of(root)
+        is_done = number == changes - 1  # but for the sync of the directory that the journal was in
+        assert (NEW if resumed is not None or is_done else OLD) == tree_of(root)
         assert not (root / SWAP_JOURNAL).exists()
         if resumed is not None:
             assert OLD == tree_of(resumed.kept)
-    assert len(complete.done) > 10
+    assert changes > 20
 
 
-def test_a_resumed_swap_that_is_killed_is_resumed_again(tmp_path: Path) -> None:
-    complete = KillingFileSystem(1000)
-    prepare(tmp_path / "complete").run(complete)
-    for first in range(6, len(complete.done)):
-        for second in range(6):
-            root = tmp_path / f"{first}-{second}"
-            with pytest.raises(_KilledError):
-                prepare(root).run(KillingFileSystem(first))
-            killed = KillingFileSystem(second)
-            try:
-                RebuildSwap.resume(root, killed)
-            except _KilledError:
-                RebuildSwap.resume(root, OsFileSystem())
+def test_a_resumed_swap_that_is_killed_is_resumed_again(changes: int, tmp_path: Path) -> None:
+    for first in range(changes):
+        for second in range(12):
+            root = killed(tmp_path / f"{first}-{second}", first)
+            with suppress(DeadDiskError):
+                RebuildSwap.resume(root, dying(second))
+            RebuildSwap.resume(root, OsFileSystem())
 
             assert tree_of(root) in (OLD, NEW)
             assert not (root / SWAP_JOURNAL).exists()
 
 
-def test_the_old_ones_come_back_where_the_new_are_gone(tmp_path: Path) -> None:
-    swap = prepare(tmp_path)
-    system = KillingFileSystem(1000)
-    prepare(tmp_path / "complete").run(system)
-    before = system.done.index("rename consumequeue") + 1  # the old one is away, the new one not yet in place
-    with pytest.raises(_KilledError):
-        swap.run(KillingFileSystem(before))
-    shutil.rmtree(tmp_path / "rebuilt")
-    RebuildSwap.resume(tmp_path, OsFileSystem())
+def test_the_old_ones_come_back_where_the_new_are_gone(half: Path) -> None:
+    shutil.rmtree(half / "rebuilt")
+    RebuildSwap.resume(half, OsFileSystem())
 
-    assert {name: data for name, data in OLD.items() if "batch" not in name} == tree_of(tmp_path)
+    assert OLD_OF_PLACES == tree_of(half)
 
 
-def test_a_swap_with_nothing_to_put_in_place_is_refused(tmp_path: Path) -> None:
-    swap = prepare(tmp_path)
-    with pytest.raises(_KilledError):
-        swap.run(KillingFileSystem(7))
-    for path in ("rebuilt", "consumequeue", swap.kept.name):
-        shutil.rmtree(tmp_path / path, ignore_errors=True)
+def test_a_swap_with_nothing_to_put_in_place_is_refused(half: Path) -> None:
+    for name in ("rebuilt", "replaced-1"):
+        shutil.rmtree(half / name)
 
     with pytest.raises(SwapError, match="found it nowhere"):
-        RebuildSwap.resume(tmp_path, OsFileSystem())
+        RebuildSwap.resume(half, OsFileSystem())
 
 
 @pytest.mark.parametrize(
@@ -204,23 +149,15 @@ def interrupted(root: Path, source: Path) -> dict[str, Any]:
     return fields
 
 
-def test_a_journal_that_names_a_directory_elsewhere_moves_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("mark", [None, "{}", '{"store": "/other"}', "[", '{"store": 1}', "[" * 100_000])
+def test_a_directory_elsewhere_without_the_mark_of_a_rebuild_of_the_store_is_not_moved(
+    mark: str | None, tmp_path: Path
+) -> None:
     root, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
-    write_tree(elsewhere, NEW)
+    write_tree(elsewhere, NEW if mark is None else NEW | {"rebuilt.json": mark.encode()})
     interrupted(root, elsewhere)
 
     with pytest.raises(SwapError, match=r"elsewhere, which no rebuild of .* has made"):
-        RebuildSwap.resume(root, OsFileSystem())
-    assert (OLD, NEW) == (tree_of(root), tree_of(elsewhere))
-
-
-@pytest.mark.parametrize("mark", ["{}", '{"store": "/other"}', "[", '{"store": 1}', "[" * 100_000])
-def test_a_mark_of_something_else_makes_no_output(mark: str, tmp_path: Path) -> None:
-    root, elsewhere = tmp_path / "store", tmp_path / "elsewhere"
-    write_tree(elsewhere, NEW | {"rebuilt.json": mark.encode()})
-    interrupted(root, elsewhere)
-
-    with pytest.raises(SwapError, match="which no rebuild"):
         RebuildSwap.resume(root, OsFileSystem())
     assert (OLD, NEW) == (tree_of(root), tree_of(elsewhere))
 
@@ -274,12 +211,15 @@ def test_a_torn_journal_means_that_nothing_was_moved(tmp_path: Path) -> None:
 
 
 def test_every_swap_keeps_its_old_ones_apart(tmp_path: Path) -> None:
-    prepare(tmp_path).run(OsFileSystem())
+    first = prepare(tmp_path)
+    first.run(OsFileSystem())
+    assert (NEW, OLD) == (tree_of(tmp_path), tree_of(first.kept))
     write_tree(tmp_path / "rebuilt", OLD)
     plan(tmp_path).run(OsFileSystem())
 
     assert ["replaced-1", "replaced-2"] == [path.name for path in kept_directories(tmp_path, OsFileSystem())]
-    assert NEW == tree_of(tmp_path / "replaced-2")
+    assert (OLD_OF_PLACES, NEW) == (tree_of(tmp_path), tree_of(tmp_path / "replaced-2"))
+    assert RebuildSwap.resume(tmp_path, OsFileSystem()) is None
 
 
 def test_places_without_old_files_leave_no_directory_for_them(tmp_path: Path) -> None:

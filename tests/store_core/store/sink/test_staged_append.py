@@ -413,7 +413,7 @@ class UnchangingFileSystem(FaultyFileSystem):
 
 
 class MortalDisk(MortalFileSystem):
-    """Supports renamed directories, too, and never tears a unit of a queue: a kill ends a write between pages.
+    """Never tears a unit of a queue: a kill ends a write between pages.
 
     A unit across two pages can still be torn; then it looks like one of another record, as in RocketMQ.
 
@@ -425,15 +425,6 @@ class MortalDisk(MortalFileSystem):
     def change(self, path: Path, *, undo: Callable[[], object] | None = None) -> None:
         self.torn = round(self.part) if "consumequeue" in path.parts else self.part
         super().change(path, undo=undo)
-
-    def rename(self, source: Path, target: Path) -> None:
-        if not source.is_dir():
-            super().rename(source, target)
-            return
-        self.change(target, undo=lambda: target.rename(source))
-        for path in [path for path in self._synced if path.is_relative_to(source)]:
-            self._synced[target / path.relative_to(source)] = self._synced.pop(path)
-        source.rename(target)
 
 
 def run_until_death(root: Path, staged: list[StagedFile], disk: MortalDisk) -> bool:
