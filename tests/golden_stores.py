@@ -125,6 +125,7 @@ def find_golden_store(name: str) -> GoldenStore:
 _BROKER_CONF: Final = {"cl-size": "16777216", "cq-size": "600000", "slot-num": "5000", "index-num": "20000"}
 _ANSWERS: Final = {
     "queue": "queues.jsonl", "byTime": "bytime.jsonl", "record": "readback.jsonl", "summary": "recovered.json",
+    "get": "pull.jsonl", "index": "index.jsonl",
 }  # fmt: skip
 
 
@@ -155,7 +156,7 @@ class UnpackedStore:
         return read_conf(path) if path.exists() else _BROKER_CONF
 
     def lines(self, kind: str) -> list[dict[str, Any]]:
-        """Return RocketMQ's answers of a kind: ``queue``, ``byTime``, ``record`` or ``summary``."""
+        """Return RocketMQ's answers of a kind: ``queue``, ``byTime``, ``record``, ``summary``, ``get`` or ``index``."""
         path = self.path / _ANSWERS[kind]
         found = _json_lines(path if path.exists() else self.path / "dump.jsonl")
         return [line for line in found if line.get("type", kind) == kind]

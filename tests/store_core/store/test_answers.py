@@ -27,7 +27,7 @@ from store_core import (
 from store_core.format.columns import COLUMNS, STORE
 from store_core.queue.consume_queue.queue_search import BoundaryType
 from store_core.store.store_state import RunningFlag, RunningFlags, StoreStats
-from tests.golden_stores import GoldenStore, UnpackedStore, newer_store, table_rows, unpack, unpack_newer
+from tests.golden_stores import Golden, GoldenStore, UnpackedStore, newer_store, table_rows, unpack, unpack_newer
 from tests.store_core.fakes import FakeClock
 from tests.store_core.queue.consume_queues import units_in
 from tests.store_core.snapshot.test_queues import STORES, queues_of
@@ -54,7 +54,7 @@ the oldest remaining file as that record. Here there is no record at such an off
 
 
 @pytest.fixture
-def asked(golden: Callable[[str], UnpackedStore], tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedStores]:
+def asked(golden: Golden, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AskedStores]:
     stores = AskedStores(golden, tmp_path_factory.mktemp("derived"))
     yield stores
     stores.close()
@@ -146,26 +146,22 @@ def _by_key(store: DefaultMessageStore, line: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _lines(unpacked: UnpackedStore, name: str) -> list[dict[str, Any]]:
-    path = unpacked.path / name
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+def _check_get(store: DefaultMessageStore, line: dict[str, Any]) -> None:
+    result = store.get_message("g", line["topic"], line["queueId"], line["offset"], 32)
+    assert result is not None
+    found = _shown(result)
+    assert {key: line[key] for key in line if key in found} == {key: found[key] for key in line if key in found}
 
 
 def test_reads_a_golden_store_through_its_queues(golden_store: UnpackedStore) -> None:
     """Everything by gets of 32, every key, and the times: the answers equal those of the release that wrote it."""
     with open_golden(golden_store) as store:
-        for line in _lines(golden_store, "pull.jsonl"):
-            if line["type"] == "get":
-                result = store.get_message("g", line["topic"], line["queueId"], line["offset"], 32)
-                assert result is not None
-                found = _shown(result)
-                assert {key: line[key] for key in line if key in found} == {
-                    key: found[key] for key in line if key in found
-                }
-        for line in _lines(golden_store, "index.jsonl"):
+        for line in golden_store.lines("get"):
+            _check_get(store, line)
+        for line in golden_store.lines("index"):
             messages = store.query_message(line["topic"], line["key"], 64, 0, _EVER).messages
             assert [message.physical_offset for message in messages] == line["offsets"], line
-        for line in _lines(golden_store, "bytime.jsonl"):
+        for line in golden_store.lines("byTime"):
             for time, offset in line["offsets"].items():
                 assert store.get_offset_in_queue_by_time(line["topic"], line["queueId"], int(time)) == offset, line
 
@@ -207,7 +203,7 @@ class AskedStores:
     * `directory`: For stores that are made from golden ones by removing files.
     """
 
-    def __init__(self, golden: Callable[[str], UnpackedStore], directory: Path) -> None:
+    def __init__(self, golden: Golden, directory: Path) -> None:
         self._golden = golden
         self._directory = directory
         self._open: dict[tuple[str, str], DefaultMessageStore] = {}
@@ -272,21 +268,25 @@ def test_put_times_are_counted_where_rocketmq_counts_them(elapsed: int, label: s
     assert [label] == [name for name, count in stats.put_message_distribute_time.items() if count]
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.0, 0.0), (0.5, 1.5), (0.9, 1.9), (1.0, 2.0)])
-def test_shares_are_estimated_within_their_bucket(share: float, expected: float) -> None:
+@pytest.mark.parametrize(
+    ("puts", "elapsed", "share", "expected"),
+    [
+        (100, 2, 0.0, 0),
+        (100, 2, 0.5, 1.5),
+        (100, 2, 0.9, 1.9),
+        (100, 2, 1.0, 2),
+        (1, 60_000, 1.0, 60_000),
+        (0, 0, 1.0, 0),
+    ],
+)
+def test_shares_are_estimated_within_their_bucket_and_the_last_one_ends_with_the_longest_time(
+    puts: int, elapsed: int, share: float, expected: float
+) -> None:
     stats = StoreStats()
-    for _ in range(100):
-        stats.add_put_time(2, is_ok=True)
+    for _ in range(puts):
+        stats.add_put_time(elapsed, is_ok=True)
 
     assert expected == stats.find_put_message_entire_time(share)
-
-
-def test_share_beyond_all_buckets_is_the_longest_time() -> None:
-    stats = StoreStats()
-    stats.add_put_time(60_000, is_ok=True)
-
-    assert 60_000 == stats.find_put_message_entire_time(1.0)
-    assert 0.0 == StoreStats().find_put_message_entire_time(0.99)
 
 
 class NoMessage:
@@ -349,7 +349,7 @@ def test_get_that_is_refused_is_not_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.golden
-def test_inner_batch_counts_with_all_its_messages(golden: Callable[[str], UnpackedStore]) -> None:
+def test_inner_batch_counts_with_all_its_messages(golden: Golden) -> None:
     with open_golden(golden("5.3.3/bcq")) as store:
         queue = next(iter(store.consume_queue_store.queues()))
         result = store.get_message("g", queue.topic, queue.queue_id, queue.min_offset_in_queue, 32)
@@ -404,10 +404,6 @@ def opened(store: UnpackedStore, root: Path | None = None) -> DefaultMessageStor
     return DefaultMessageStore.open(root or store.root, config, read_only=True)
 
 
-def lines_of(store: UnpackedStore, name: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (store.path / name).read_text(encoding="utf-8").splitlines()]
-
-
 def state(root: Path) -> dict[Path, tuple[int, int, int]]:
     found = {path: path.stat() for path in (root, *root.rglob("*"))}
     return {path: (each.st_mtime_ns, each.st_ctime_ns, each.st_size) for path, each in found.items()}
@@ -425,19 +421,12 @@ def test_units_gets_and_times_are_those_of_rocketmq(name: str, golden_directory:
             assert (answer["minOffset"], answer["maxOffset"]) == (queue.min_offset_in_queue, queue.max_offset_in_queue)
             found = [unit[:4] for unit in units_in(queue, queue.min_offset_in_queue)]
             assert [(each["offset"], each["pos"], each["size"], each["tagsCode"]) for each in answer["units"]] == found
-        for line in lines_of(store, "bytime.jsonl"):
+        for line in store.lines("byTime"):
             queue_name = line["topic"], line["queueId"]
             times = {int(time): offset for time, offset in line["offsets"].items()}
             assert times == {time: message_store.get_offset_in_queue_by_time(*queue_name, time) for time in times}
-        for line in lines_of(store, "pull.jsonl"):
-            if line["type"] != "get":
-                continue
-            got = message_store.get_message("group", line["topic"], line["queueId"], line["offset"], 32)
-            assert got is not None
-            assert (line["status"], line["nextBeginOffset"], line["minOffset"], line["maxOffset"]) == (
-                got.status.name, got.next_begin_offset, got.min_offset, got.max_offset,
-            )  # fmt: skip
-            assert line["messageCount"] == got.message_count
+        for line in store.lines("get"):
+            _check_get(message_store, line)
 
     assert before == state(store.root)
 

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from functools import partial
 from operator import attrgetter
@@ -22,7 +21,7 @@ from store_core.answers import check, diff, salvage
 from store_core.errors import CorruptDatabaseError, InvalidOptionError
 from store_core.files.file_system import OsFileSystem
 from store_core.store.sink.commit import SinkCommit
-from tests.golden_stores import GoldenStore, UnpackedStore, newer_store, stores_of_kind, unpack
+from tests.golden_stores import Golden, GoldenStore, newer_store, stores_of_kind, unpack
 from tests.store_core.fakes import FakeClock
 from tests.store_core.files.store_kinds import SEGMENT_SIZE, add_dledger, add_rocksdb, every_file, ordinary_store
 from tests.store_core.store.damaged_stores import config_of
@@ -175,7 +174,7 @@ def test_a_dledger_store_keeps_its_queues(golden_directory: Path, golden: Golden
 @pytest.mark.golden
 @pytest.mark.parametrize("name", ["5.3.3/tx", *filter(newer_store, ("5.5.0/cqdouble", "5.5.0/rockskv"))])
 def test_queues_with_a_rocksdb_beside_them_are_those_of_rocketmq(
-    golden: Callable[[str], UnpackedStore], golden_directory: Path, tmp_path: Path, name: str
+    golden: Golden, golden_directory: Path, tmp_path: Path, name: str
 ) -> None:
     archive = newer_store(name)
     store = unpack(archive, golden_directory) if archive is not None else golden(name)
@@ -183,8 +182,7 @@ def test_queues_with_a_rocksdb_beside_them_are_those_of_rocketmq(
     if archive is None:
         add_rocksdb(root / "consumequeue")
     sizes = {key: value for key, value in store.conf.items() if "." not in key}
-    lines = store.path.joinpath("queues.jsonl").read_text(encoding="utf-8").splitlines()
-    expected = [line for line in map(json.loads, lines) if line["type"] == "queue"]
+    expected = store.lines("queue")
 
     with DefaultMessageStore.open(root, config_of(sizes, "5.3.3"), read_only=True) as opened:
         assert any("holds" in note for note in opened.recovery_report.notes)
