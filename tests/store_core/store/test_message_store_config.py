@@ -302,7 +302,11 @@ def test_a_size_that_contradicts_is_refused_by_name_before_anything_is_written(r
     wrong = replace(MessageStoreConfig(), **{field: SIZES[field] * 2})
     before = every_file(root)
 
-    with pytest.raises(InvalidOptionError, match=f"option {OPTIONS[field]} says {SIZES[field] * 2}, but the store"):
+    has = (
+        f"index files with {OPTIONS[field]}={SIZES[field]}: " if "max_" in field else f"files of {SIZES[field]} bytes: "
+    )
+    says = f"option {OPTIONS[field]} says {SIZES[field] * 2}, but the store at {root} has {has}"
+    with pytest.raises(InvalidOptionError, match=says):
         DefaultMessageStore.open(root, wrong)
     with pytest.raises(InvalidOptionError, match=f"field {field} of MessageStoreConfig"):
         DefaultMessageStore.open(root, wrong, read_only=True)

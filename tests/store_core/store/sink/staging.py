@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from threading import Event
 
     from store_core.files.file_system import FileSystem
+    from store_core.store.sink.commit import CommitReport
 
 
 CONFIG = MessageStoreConfig(
@@ -111,9 +112,13 @@ def check_queues(root: Path) -> int:
     return len(rows)
 
 
-def commit(root: Path, bodies: list[bytes], job: str = JOB, **settings: Any) -> Any:  # noqa: ANN401 -- a report
-    """Stage and commit messages with these bodies."""
+def commit(root: Path, bodies: list[bytes], job: str = JOB, **settings: Any) -> CommitReport:  # noqa: ANN401 -- any
+    """Stage and commit messages with these bodies; a failure is cleaned up as Spark does it."""
     disk = settings.pop("file_system", None) or FaultyFileSystem()
     sink = SinkCommit(root, job, settings.pop("config", CONFIG), ImpatientClock(), disk, **settings)
-    directory = SinkDirectory(root, disk).claim(job, "me", "1")
-    return sink.run([stage(directory / "part", bodies)])
+    try:
+        directory = SinkDirectory(root, disk).claim(job, "me", "1")
+        return sink.run([stage(directory / "part", bodies, file_system=disk)])
+    except OSError:
+        sink.discard()
+        raise

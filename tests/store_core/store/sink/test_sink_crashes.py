@@ -7,7 +7,7 @@ import errno
 import random
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -15,11 +15,11 @@ from store_core import MessageStoreConfig
 from store_core.answers import check
 from store_core.store.sink import commit
 from store_core.store.sink import staged_batch as sink_directory
-from store_core.store.sink.commit import CommitReport, SinkCommit, with_sizes_of
-from store_core.store.sink.staged_batch import SinkDirectory
+from store_core.store.sink.commit import CommitReport, with_sizes_of
 from tests.golden_stores import golden_stores, unpack
 from tests.store_core.fakes import FaultyFileSystem
-from tests.store_core.store.sink.staging import CONFIG, ImpatientClock, bodies_of, check_queues, make_store, stage
+from tests.store_core.store.sink import staging
+from tests.store_core.store.sink.staging import CONFIG, bodies_of, check_queues, make_store
 from tests.store_core.store.sink.test_staged_append import CASES, Case, MortalDisk
 
 if TYPE_CHECKING:
@@ -35,23 +35,9 @@ SEED = 8
 CRASHED = [golden for golden in golden_stores() if golden.scenario == "crash"]
 
 
-def run_job(
-    root: Path,
-    bodies: list[bytes],
-    disk: FileSystem,
-    job: str,
-    *,
-    overwrite: bool = False,
-    config: MessageStoreConfig = CONFIG,
-) -> CommitReport:
-    """Stage and commit; a failure is cleaned up as Spark does it."""
-    commit = SinkCommit(root, job, config, ImpatientClock(), disk, overwrite=overwrite, is_alive=lambda _: False)
-    try:
-        directory = SinkDirectory(root, disk).claim(job, "me", "1")
-        return commit.run([stage(directory / "part", bodies, file_system=disk)])
-    except OSError:
-        commit.discard()
-        raise
+def run_job(root: Path, bodies: list[bytes], disk: FileSystem, job: str, **more: Any) -> CommitReport:  # noqa: ANN401
+    """Commit in a process that finds no other job alive."""
+    return staging.commit(root, bodies, job, file_system=disk, is_alive=lambda _: False, **more)
 
 
 def check_next_job(root: Path, stored: list[bytes]) -> None:
