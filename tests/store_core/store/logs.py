@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from store_core.store.put.put_preparation import PutMessageResult, as_future
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from concurrent.futures import Future
     from pathlib import Path
 
@@ -45,6 +47,31 @@ def messages_of(directory: Path) -> list[MessageExt]:
         starts = scan(np.frombuffer(data, np.uint8), 0, None, int(path.name)).starts.tolist()
         found += [decode_message(memoryview(data), start, int(path.name)) for start in starts]
     return found
+
+
+class Listener:
+    """Records what arrives, and the bit maps, and signals when it is enough."""
+
+    def __init__(self, enough: int = 0) -> None:
+        self.arrived: list[tuple[str, int, int]] = []
+        self.maps: list[bytes] = []
+        self.is_enough = Event()
+        self._enough = enough
+
+    def arriving(
+        self,
+        topic: str,
+        queue_id: int,
+        logic_offset: int,
+        _tags_code: int,
+        _store_timestamp: int,
+        filter_bit_map: bytes,
+        _properties: Mapping[str, str],
+    ) -> None:
+        self.arrived.append((topic, queue_id, logic_offset))
+        self.maps.append(filter_bit_map)
+        if len(self.arrived) == self._enough:
+            self.is_enough.set()
 
 
 @dataclass

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from store_core import BrokerConfig, DefaultMessageStore, Message, MessageStoreConfig
-from tests.golden_stores import UnpackedStore, golden_stores
+from tests.golden_stores import Golden, golden_stores
 from tests.store_core.fakes import FaultyFileSystem, SteadyClock
 from tests.store_core.queue.consume_queues import file_bytes
 from tests.store_core.store.damaged_stores import config_of
+from tests.store_core.store.logs import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
     from pathlib import Path
 
     from store_core.queue.dispatch.dispatch_batch import DispatchRequest
@@ -41,9 +42,7 @@ def of_the_generator(request: DispatchRequest) -> bytes:
 @pytest.mark.golden
 @pytest.mark.skipif(not EXTENDED, reason="stores with extensions are not in the repository, but beside it")
 @pytest.mark.parametrize("name", EXTENDED)
-def test_queues_of_a_broker_s_bit_maps_are_built_again_byte_for_byte(
-    name: str, golden: Callable[[str], UnpackedStore], tmp_path: Path
-) -> None:
+def test_queues_of_a_broker_s_bit_maps_are_built_again_byte_for_byte(name: str, golden: Golden, tmp_path: Path) -> None:
     unpacked = golden(name)
     shutil.copytree(unpacked.root, tmp_path / "store")
     for folder in ("consumequeue", "consumequeue_ext"):
@@ -57,18 +56,6 @@ def test_queues_of_a_broker_s_bit_maps_are_built_again_byte_for_byte(
         pass
 
     assert file_bytes(unpacked.root) == file_bytes(tmp_path / "store")
-
-
-class Listener:
-    """Records the maps of messages that arrive."""
-
-    def __init__(self) -> None:
-        self.maps: list[bytes] = []
-
-    def arriving(
-        self, _topic: str, _id: int, _offset: int, _tags: int, _time: int, bit_map: bytes, _of: Mapping[str, str]
-    ) -> None:
-        self.maps.append(bit_map)
 
 
 def written(root: Path, broker: BrokerConfig, filter_bit_map: Callable[[DispatchRequest], bytes]) -> list[bytes]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import errno
 import os
-import shutil
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,13 +19,8 @@ from store_core import (
     PutMessageStatus,
     StoreLockedError,
     StoreNotFoundError,
-    read_messages,
 )
-from store_core.files.file_system import OsFileSystem
-from store_core.format.record.scan import StopReason
-from store_core.format.words import counted
 from store_core.store.message_store_config import BrokerConfig
-from store_core.store.store_state import RunningFlag
 from tests.store_core.fakes import SteadyClock
 from tests.store_core.store.logs import FILE_SIZE, config, message, messages_of
 
@@ -51,16 +45,6 @@ def bodies(path: Path) -> list[bytes]:
 
 
 # ---- a life
-
-
-def test_messages_survive_closing_and_opening(tmp_path: Path) -> None:
-    for run in range(3):
-        with DefaultMessageStore.open(tmp_path, config()) as store:
-            result = store.put_message(message(b"run %d" % run, queue_id=2, tags="TagA", keys=["k1", "k2"]))
-            assert (PutMessageStatus.PUT_OK, run) == (result.status, result.append_message_result.logics_offset)  # type: ignore[union-attr]  # it is ok
-
-    assert [b"run 0", b"run 1", b"run 2"] == bodies(tmp_path)
-    assert [0, 1, 2] == read_messages(tmp_path, columns=["queue_offset"]).read_all()["queue_offset"].to_pylist()
 
 
 def test_a_record_is_viewed_at_its_place_with_its_size_and_nowhere_else(store: DefaultMessageStore) -> None:
@@ -216,18 +200,6 @@ def test_read_only_opening_of_what_is_no_store_is_named(tmp_path: Path) -> None:
         DefaultMessageStore.open(tmp_path, read_only=True)
 
 
-def test_read_only_opening_sees_the_end_of_a_crashed_log(tmp_path: Path) -> None:
-    with DefaultMessageStore.open(tmp_path / "a", config()) as store:
-        store.put_message(message())
-        shutil.copytree(tmp_path / "a", tmp_path / "b")
-    (tmp_path / "b" / "commitlog" / f"{FILE_SIZE:020d}").write_bytes(bytes(FILE_SIZE))  # the one made ahead
-    before = {path.name: path.read_bytes() for path in (tmp_path / "b" / "commitlog").iterdir()}
-
-    with DefaultMessageStore.open(tmp_path / "b", config(), read_only=True) as store:
-        assert 101 == store.max_physical_offset
-    assert before == {path.name: path.read_bytes() for path in (tmp_path / "b" / "commitlog").iterdir()}
-
-
 # ---- what the system refuses
 
 
@@ -258,18 +230,6 @@ def test_a_flush_that_found_no_room_ends_the_writing_until_the_store_is_opened_a
     with DefaultMessageStore.open(tmp_path, synchronous, file_system=disk) as store:
         assert PutMessageStatus.PUT_OK is store.put_message(message(b"next")).status
     assert [b"unsure", b"next"] == bodies(tmp_path)
-
-
-def test_failed_sync_ends_the_writing_and_leaves_abort(tmp_path: Path, disk: FaultyFileSystem) -> None:
-    store = DefaultMessageStore.open(tmp_path, config(flush_disk_type="SYNC_FLUSH"), file_system=disk)
-    disk.fail("sync", errno.EIO, times=1000)
-    result = store.put_message(message())
-    disk.heal()
-    store.close()
-
-    assert (PutMessageStatus.FLUSH_DISK_TIMEOUT, True) == (result.status, result.is_ok)
-    assert store.running_flags.has(RunningFlag.NOT_WRITEABLE)
-    assert (tmp_path / "abort").exists()
 
 
 def test_a_failed_sync_of_the_log_s_directory_for_the_index_ends_the_writing(
@@ -313,78 +273,6 @@ def test_page_cache_is_busy_between_two_borders(store: DefaultMessageStore, monk
 # ---- what is found
 
 
-def damaged(tmp_path: Path, offset: int, data: bytes, **more: Any) -> DefaultMessageStore:  # noqa: ANN401 -- of a configuration
-    """Write ten messages to three files, damage them, and open the store again."""
-    with DefaultMessageStore.open(tmp_path, config(**more)) as store:
-        for number in range(10):
-            store.put_message(message(bytes([number]) * 1000, queue_id=number % 2))
-    segments = sorted((tmp_path / "commitlog").iterdir())
-    with segments[offset // FILE_SIZE].open("r+b") as file:
-        file.seek(offset % FILE_SIZE)
-        file.write(data)
-    return DefaultMessageStore.open(tmp_path, config(**more))
-
-
-@pytest.mark.parametrize(("release", "start", "records"), [("4.3", 1, 7), ("4.9", 1, 7), ("5.3", 3, 1)])
-def test_report_tells_what_was_found(tmp_path: Path, release: Release, start: int, records: int) -> None:
-    with damaged(tmp_path, 0, b"", release=release) as store:
-        report = store.recovery_report
-
-    end = 3 * FILE_SIZE + 1097
-    assert (True, 4, 0, end) == (report.last_exit_ok, report.files, report.min_offset, report.max_offset)
-    assert (start * FILE_SIZE, records) == (report.start_offset, report.records)
-    assert (StopReason.UNWRITTEN, 0, ()) == (report.reason, report.truncated_files, report.notes)
-    assert (end, 0, 0) == (report.reput_from_offset, report.dispatched, report.refused_units)
-    assert [f"checked the log from {start * FILE_SIZE} on"] == [decision.what for decision in report.decisions]
-    assert f"log 0 to {end} in 4 files, {counted(records, 'record')} checked" in str(report)
-
-
-@pytest.mark.parametrize(
-    ("at", "data", "reason"),
-    [
-        (FILE_SIZE + 1097 + 4, b"\1\2\3\4", StopReason.BAD_MAGIC),
-        (FILE_SIZE + 1097 + 200, b"!", StopReason.BAD_CRC),
-        (FILE_SIZE + 1097, b"\x7f\xff\xff\xff", StopReason.TORN),
-        (FILE_SIZE + 1097, bytes(8), StopReason.UNWRITTEN),
-        (FILE_SIZE + 1097 + 84, b"\x7f", StopReason.SIZE_MISMATCH),
-    ],
-)
-def test_log_ends_at_damage_in_its_last_files(tmp_path: Path, at: int, data: bytes, reason: StopReason) -> None:
-    with damaged(tmp_path, at, data, release="4.9") as store:
-        report = store.recovery_report
-        end = store.max_physical_offset
-        store.put_message(message(b"next"))
-
-    assert (FILE_SIZE + 1097, reason) == (end, report.reason)
-    assert [bytes([number]) * 1000 for number in range(4)] + [b"next"] == bodies(tmp_path)
-    assert 2 == report.truncated_files
-    rest = end + 97 + 4
-    segment = sorted((tmp_path / "commitlog").iterdir())[rest // FILE_SIZE]
-    assert not segment.read_bytes()[rest % FILE_SIZE :].strip(b"\0")
-
-
-@pytest.mark.parametrize(("release", "at"), [("4.3", 0), ("4.9", 0), ("5.3", 0), ("5.3", 1), ("5.3", 2)])
-def test_damage_before_the_file_where_the_check_starts_is_not_seen(tmp_path: Path, release: Release, at: int) -> None:
-    with damaged(tmp_path, at * FILE_SIZE + 1097 + 4, b"\1\2\3\4", release=release) as store:
-        report = store.recovery_report
-
-    assert 3 * FILE_SIZE + 1097 == report.max_offset
-    assert at * FILE_SIZE < report.start_offset
-
-
-def test_bad_bodies_are_passed_over_if_configured(tmp_path: Path) -> None:
-    with damaged(tmp_path, FILE_SIZE + 1097 + 200, b"!", check_crc_on_recover=False, release="4.9") as store:
-        assert (4, 7) == (store.recovery_report.files, store.recovery_report.records)
-
-
-def test_stale_records_behind_the_end_do_not_come_back(tmp_path: Path) -> None:
-    damaged(tmp_path, FILE_SIZE + 1097 + 4, b"\1\2\3\4", release="4.9").close()
-    with DefaultMessageStore.open(tmp_path, config(release="4.9")) as store:
-        store.put_message(message(b"x" * 1000))
-    with DefaultMessageStore.open(tmp_path, config(release="4.9")) as store:
-        assert 5 == store.recovery_report.records
-
-
 def test_blank_record_at_the_end_is_written_anew(tmp_path: Path) -> None:
     with DefaultMessageStore.open(tmp_path, config()) as store:
         store.put_message(message(b"x" * 3000))
@@ -395,19 +283,6 @@ def test_blank_record_at_the_end_is_written_anew(tmp_path: Path) -> None:
         store.put_message(message(b"z"))
 
     assert [b"x" * 3000, b"z"] == bodies(tmp_path)
-
-
-@pytest.mark.parametrize("bulk", [True, False])
-def test_queues_go_on_where_the_log_says(tmp_path: Path, bulk: bool) -> None:
-    with DefaultMessageStore.open(tmp_path, config()) as store:
-        for number in range(9):
-            store.put_message(message(queue_id=number % 2, topic="ab"[number % 3 == 0], sys_flag=4 * (number == 8)))
-        table = store.commit_log.queue_offsets.as_mapping()
-    with DefaultMessageStore.open(tmp_path, config()) as store:
-        assert table == store.commit_log.queue_offsets.as_mapping()
-        if bulk:
-            result = store.append_batch(pa.table({"topic": ["a", "b"], "body": [b"", b""]}))
-            assert [table["a", 0], table["b", 0]] == result.queue_offsets.tolist()
 
 
 @pytest.mark.parametrize("rounds", [1, 40])
@@ -423,20 +298,6 @@ def test_light_queues_and_inner_batches_go_on_in_whatever_file_they_are(tmp_path
     with DefaultMessageStore.open(tmp_path, config(**settings), batch_topics=["bq"]) as store:
         assert {"%LMQ%a": 2 * rounds, "%LMQ%b": rounds} == store.commit_log.queue_offsets.lmq_queues()
         assert 3 * rounds == store.get_max_offset_in_queue("bq", 0)
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_crashed_store_is_opened_with_all_it_has(tmp_path: Path, release: Release) -> None:
-    with DefaultMessageStore.open(tmp_path / "a", config(release=release)) as store:
-        for number in range(7):
-            store.put_message(message(bytes([number]) * 1000))
-        shutil.copytree(tmp_path / "a", tmp_path / "b")
-    with DefaultMessageStore.open(tmp_path / "b", config(release=release)) as store:
-        report = store.recovery_report
-        store.put_message(message(b"next"))
-
-    assert (False, 7) == (report.last_exit_ok, report.records)
-    assert 8 == len(bodies(tmp_path / "b"))
 
 
 def test_write_buffers_hold_back_what_is_not_committed(tmp_path: Path) -> None:
@@ -467,17 +328,11 @@ def test_empty_log_is_opened(tmp_path: Path) -> None:
         assert np.array_equal([0], store.append_batch(pa.table({"topic": ["a"], "body": [b""]})).physical_offsets)
 
 
-class _RoomyFileSystem(OsFileSystem):
-    """A disk that is a tenth full, however full the real one is: above 85 % more files are deleted."""
-
-    def used_percent(self, path: Path) -> int:
-        del path
-        return 10
-
-
-def test_a_store_that_cleans_deletes_old_segments_and_what_pointed_at_them(tmp_path: Path) -> None:
+def test_a_store_that_cleans_deletes_old_segments_and_what_pointed_at_them(
+    tmp_path: Path, disk: FaultyFileSystem
+) -> None:
     config = MessageStoreConfig(mapped_file_size_commit_log=4096, mapped_file_size_consume_queue=20 * 8)
-    with DefaultMessageStore.open(tmp_path, config, cleans=True, file_system=_RoomyFileSystem()) as store:
+    with DefaultMessageStore.open(tmp_path, config, cleans=True, file_system=disk) as store:
         for number in range(60):
             assert store.put_message(Message(topic="t", body=bytes(300), keys=[f"k{number}"])).is_ok
         store.dispatch_now()

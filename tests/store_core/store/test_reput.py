@@ -6,7 +6,6 @@ from __future__ import annotations
 import errno
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from threading import Event
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -27,11 +26,12 @@ from store_core.store.store_state import RunningFlag, StoreCheckpoint
 from tests.budgets import budget
 from tests.builders import LogBuilder, Record, blank_record
 from tests.store_core.fakes import FakeClock, FaultyFileSystem
-from tests.store_core.store.logs import FILE_SIZE, config, message
+from tests.store_core.store.logs import FILE_SIZE, Listener, config, message
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
     from pathlib import Path
+    from threading import Event
 
     from store_core.queue.dispatch.dispatch_batch import DispatchBatch, DispatchRequest
     from store_core.store.message_store_config import BrokerRole, Release
@@ -151,45 +151,6 @@ def test_dispatching_goes_the_way_of_rocketmq(
 def store(tmp_path: Path) -> Iterator[DefaultMessageStore]:
     with DefaultMessageStore.open(tmp_path, config()) as opened:
         yield opened
-
-
-class Listener:
-    """Records what arrives, and signals when it is enough."""
-
-    def __init__(self, enough: int) -> None:
-        self.arrived: list[tuple[str, int, int]] = []
-        self.is_enough = Event()
-        self._enough = enough
-
-    def arriving(
-        self,
-        topic: str,
-        queue_id: int,
-        logic_offset: int,
-        _tags_code: int,
-        _store_timestamp: int,
-        _filter_bit_map: bytes,
-        _properties: Mapping[str, str],
-    ) -> None:
-        self.arrived.append((topic, queue_id, logic_offset))
-        if len(self.arrived) == self._enough:
-            self.is_enough.set()
-
-
-@pytest.mark.parametrize("release", RELEASES)
-def test_messages_get_into_queues_and_index_while_the_store_is_open(tmp_path: Path, release: Release) -> None:
-    listener = Listener(enough=20)
-    with DefaultMessageStore.open(tmp_path, config(release=release)) as store:
-        store.reput_message_service.listeners.append(listener)
-        for number in range(20):
-            store.put_message(message(b"x" * 500, queue_id=number % 2, keys=[f"k{number}"]))
-        assert listener.is_enough.wait(30)
-
-        assert sorted(listener.arrived) == sorted(("orders", number % 2, number // 2 + 1) for number in range(20))
-        assert (0, 10) == (store.get_min_offset_in_queue("orders", 1), store.get_max_offset_in_queue("orders", 1))
-        queue = store.consume_queue_store.get("orders", 1)
-        assert queue is not None
-        assert 10 == queue.max_offset_in_queue
 
 
 def test_reader_finds_what_was_put_before(store: DefaultMessageStore) -> None:
@@ -344,26 +305,6 @@ def test_a_queue_that_can_not_be_written_ends_the_putting_and_leaves_abort(tmp_p
 
 
 # ---- cutting
-
-
-def test_cut_store_goes_on_where_it_was_cut(store: DefaultMessageStore) -> None:
-    offsets = [store.put_message(message(b"x" * 900, queue_id=number % 2)) for number in range(12)]
-    places = [result.append_message_result.wrote_offset for result in offsets]  # type: ignore[union-attr]  # they are ok
-    store.dispatch_now()
-    assert not store.truncate_files(places[5] + 1)
-    assert 12 == sum(store.get_max_offset_in_queue("orders", queue) for queue in range(2))
-
-    assert store.truncate_files(places[5])
-    assert places[5] == store.max_physical_offset
-    assert [3, 2] == [store.get_max_offset_in_queue("orders", queue) for queue in range(2)]
-    result = store.put_message(message(b"next", queue_id=1))
-    assert (places[5], 2) == (
-        result.append_message_result.wrote_offset,  # type: ignore[union-attr]  # it is ok
-        result.append_message_result.logics_offset,  # type: ignore[union-attr]
-    )
-    assert 3 == store.get_max_offset_in_queue("orders", 1)
-    store.truncate_dirty_files(10**6)
-    assert 3 == store.get_max_offset_in_queue("orders", 1)
 
 
 @pytest.mark.parametrize("release", RELEASES)

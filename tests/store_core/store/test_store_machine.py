@@ -26,6 +26,7 @@ from tests.store_core.store.logs import message, messages_of
 from tests.store_core.store.store_machine import StoreMachine
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -48,67 +49,53 @@ Test43.settings = Test49.settings = Test53.settings = settings(budget(0.25), sta
 # ---- cases that the state machine found
 
 
-@pytest.mark.parametrize("machine_type", [Machine43, Machine49, Machine53])
-@pytest.mark.parametrize("seed", range(4))
-def test_what_a_killed_process_left_in_memory_is_on_disk_once_the_store_is_open(
-    machine_type: type[StoreMachine], seed: int
-) -> None:
-    machine = machine_type()
-    machine.make(syncs=False)
-    for number in range(12):
-        machine.put(("orders", 0), 900 + number, 0, None)
-    machine.look()
-    machine.come_back_from(random.Random(seed), loses_power=False)  # noqa: S311 -- no secret
-    machine.safe = len(machine.puts)
-    machine.come_back_from(random.Random(seed), loses_power=True)  # noqa: S311 -- no secret
+@pytest.fixture(params=[Machine43, Machine49, Machine53])
+def machine(request: pytest.FixtureRequest) -> Iterator[StoreMachine]:
+    machine: StoreMachine = request.param()
+    yield machine
     machine.teardown()
 
 
-@pytest.mark.parametrize("machine_type", [Machine43, Machine49, Machine53])
-@pytest.mark.parametrize("seed", range(4))
-def test_units_that_were_cut_off_do_not_come_back_into_a_log_that_has_grown(
-    machine_type: type[StoreMachine], seed: int
-) -> None:
-    machine = machine_type()
-    machine.make(syncs=True)
-    for number in range(12):
-        machine.put(("orders", 0), 300 + number, 0, None)
+def put_many(machine: StoreMachine, count: int, size: int, topic: str = "orders") -> None:
+    """Put messages, each a byte larger than the one before, and compare all that the store reports."""
+    for number in range(count):
+        machine.put((topic, 0), size + number, 0, None)
     machine.look()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_what_a_killed_process_left_in_memory_is_on_disk_once_the_store_is_open(
+    machine: StoreMachine, seed: int
+) -> None:
+    machine.make(syncs=False)
+    put_many(machine, 12, 900)
+    machine.come_back_from(random.Random(seed), loses_power=False)  # noqa: S311 -- no secret
+    machine.safe = len(machine.puts)
+    machine.come_back_from(random.Random(seed), loses_power=True)  # noqa: S311 -- no secret
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_units_that_were_cut_off_do_not_come_back_into_a_log_that_has_grown(machine: StoreMachine, seed: int) -> None:
+    machine.make(syncs=True)
+    put_many(machine, 12, 300)
     machine.flush_queues()
     machine.truncate(0.3)
     for number in range(12):
         machine.put(("refunds", 0), 290 + number, 0, None)
     machine.come_back_from(random.Random(seed), loses_power=True)  # noqa: S311 -- no secret
-    machine.teardown()
 
 
-_MACHINES = pytest.mark.parametrize("machine_type", [Machine43, Machine49, Machine53])
-
-
-@_MACHINES
 @pytest.mark.parametrize("seed", range(3))
-def test_an_index_that_the_checkpoint_covers_does_not_reach_past_the_log(
-    machine_type: type[StoreMachine], seed: int
-) -> None:
-    machine = machine_type()
+def test_an_index_that_the_checkpoint_covers_does_not_reach_past_the_log(machine: StoreMachine, seed: int) -> None:
     machine.make(syncs=False)
-    for number in range(26):
-        machine.put(("orders", 0), 200 + number, 0, None)
-    machine.look()
+    put_many(machine, 26, 200)
     machine.come_back_from(random.Random(seed), loses_power=True)  # noqa: S311 -- no secret
-    for number in range(12):
-        machine.put(("refunds", 0), 300 + number, 0, None)
-    machine.look()
-    machine.teardown()
+    put_many(machine, 12, 300, "refunds")
 
 
-@_MACHINES
-def test_the_checkpoint_covers_no_unit_that_is_not_on_disk(machine_type: type[StoreMachine]) -> None:
-    machine = machine_type()
+def test_the_checkpoint_covers_no_unit_that_is_not_on_disk(machine: StoreMachine) -> None:
     machine.make(syncs=True)
-    for number in range(26):
-        machine.put(("orders", 0), 200 + number, 0, None)
-    machine.look()  # it fills an index file, which is noted in the checkpoint
+    put_many(machine, 26, 200)  # it fills an index file, which is noted in the checkpoint
     root, release = machine.root / "store", machine.release
     before = StoreCheckpoint(root, machine.disk, release).load()
     machine.flush_queues()
@@ -117,21 +104,13 @@ def test_the_checkpoint_covers_no_unit_that_is_not_on_disk(machine_type: type[St
     now = machine.clock.now_ms()
     assert (now, 0) == (before.index_msg_timestamp, before.logics_msg_timestamp)
     assert (now, now) == (after.index_msg_timestamp, after.logics_msg_timestamp)
-    machine.teardown()
 
 
-@_MACHINES
-def test_an_index_is_complete_although_the_log_is_checked_from_a_file_after_its_end(
-    machine_type: type[StoreMachine],
-) -> None:
-    machine = machine_type()
+def test_an_index_is_complete_although_the_log_is_checked_from_a_file_after_its_end(machine: StoreMachine) -> None:
     machine.make(syncs=True)
-    for number in range(30):
-        machine.put(("orders", 0), 600 + number, 0, None)
-    machine.look()
+    put_many(machine, 30, 600)
     machine.wait(10)
-    machine.put(("orders", 0), 600, 0, None)
-    machine.look()
+    put_many(machine, 1, 600)
     machine.flush_queues()
     checkpoint = machine.opened.checkpoint
     checkpoint.physic_msg_timestamp = checkpoint.logics_msg_timestamp = machine.clock.now_ms()
@@ -140,7 +119,6 @@ def test_an_index_is_complete_although_the_log_is_checked_from_a_file_after_its_
     decisions = machine.opened.recovery_report.decisions
 
     assert any(each.what.startswith("indexed keys of records from") for each in decisions)
-    machine.teardown()
 
 
 _FILE_SIZE = 1 << 14

@@ -11,7 +11,7 @@ import pickle
 import shutil
 import struct
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 
 import pytest
 
@@ -23,10 +23,11 @@ from store_core.files.machine import SystemClock
 from store_core.files.overlay_file_system import OverlayFileSystem
 from store_core.format.record.scan import StopReason
 from store_core.format.release import DEFAULT_RELEASE
+from store_core.format.words import counted
 from store_core.store.recovery.log_recovery import RecoveryDecision, RecoveryReport
 from store_core.store.store_state import StoreCheckpoint
 from tests.builders import LogBuilder
-from tests.golden_stores import UnpackedStore, golden_stores
+from tests.golden_stores import Golden, UnpackedStore, golden_stores
 from tests.store_core.fakes import FakeClock
 from tests.store_core.store.damaged_stores import batch_topics_of, config_of, open_damaged
 from tests.store_core.store.logs import FILE_SIZE, message
@@ -71,7 +72,7 @@ def files_of(root: Path, system: FileSystem, path: Path | None = None) -> dict[s
 
 @pytest.mark.golden
 @pytest.mark.parametrize("name", [store.name for store in golden_stores() if store.scenario != "live"])
-def test_golden_store_is_recovered_as_by_rocketmq(golden: Callable[[str], UnpackedStore], name: str) -> None:
+def test_golden_store_is_recovered_as_by_rocketmq(golden: Golden, name: str) -> None:
     store = golden(name)
     answer, conf = recovered(store), store.conf
     system = OverlayFileSystem(OsFileSystem(), FakeClock())
@@ -92,10 +93,12 @@ def test_golden_store_is_recovered_as_by_rocketmq(golden: Callable[[str], Unpack
 # ---- what is decided and reported
 
 
-@pytest.fixture
-def closed(tmp_path: Path) -> Callable[[Release], MessageStoreConfig]:
-    """Return a function that makes a store of ten messages in four segments, and closes it."""
+Closed: TypeAlias = "Callable[[Release], MessageStoreConfig]"
+"""Makes a store of ten messages in four segments, and closes it."""
 
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Closed:
     def make(release: Release) -> MessageStoreConfig:
         config = replace(config_of(CONF, "5.3.3"), release=release)
         with DefaultMessageStore.open(tmp_path, config) as store:
@@ -119,10 +122,7 @@ def spoil(root: Path, offset: int, data: bytes) -> None:
 
 @pytest.mark.parametrize("release", RELEASES)
 def test_a_dry_run_maps_no_file(
-    closed: Callable[[Release], MessageStoreConfig],
-    tmp_path: Path,
-    release: Release,
-    monkeypatch: pytest.MonkeyPatch,
+    closed: Closed, tmp_path: Path, release: Release, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     config = closed(release)
     (tmp_path / "abort").touch()
@@ -141,7 +141,7 @@ class _AnonymousAlone(mmap.mmap):
 
 @pytest.mark.parametrize("name", ["commitlog", "consumequeue"])
 def test_a_file_that_shrinks_while_it_is_read_ends_a_dry_run_with_its_name(
-    closed: Callable[[Release], MessageStoreConfig], tmp_path: Path, name: str
+    closed: Closed, tmp_path: Path, name: str
 ) -> None:
     class Shrinking(OsFileSystem):
         def open(self, path: Path, *, create: bool = False, writable: bool = True) -> OpenFile:
@@ -156,9 +156,7 @@ def test_a_file_that_shrinks_while_it_is_read_ends_a_dry_run_with_its_name(
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_torn_record_is_named_with_its_file_and_reason(
-    closed: Callable[[Release], MessageStoreConfig], tmp_path: Path, release: Release
-) -> None:
+def test_torn_record_is_named_with_its_file_and_reason(closed: Closed, tmp_path: Path, release: Release) -> None:
     config, at = closed(release), 3 * FILE_SIZE
     spoil(tmp_path, at + 300, b"!")
     report = DefaultMessageStore.dry_run(tmp_path, config)
@@ -171,18 +169,59 @@ def test_torn_record_is_named_with_its_file_and_reason(
     assert ["left the queues as they are" if release == "4.3" else "cut 1 queue"] == cut
 
 
+@pytest.mark.parametrize(("release", "start", "records"), [("4.3", 1, 7), ("4.9", 1, 7), ("5.3", 3, 1)])
+def test_report_tells_what_was_found(
+    closed: Closed, tmp_path: Path, release: Release, start: int, records: int
+) -> None:
+    with DefaultMessageStore.open(tmp_path, closed(release)) as store:
+        report, end = store.recovery_report, store.max_physical_offset
+
+    assert (True, 4, 0, end) == (report.last_exit_ok, report.files, report.min_offset, report.max_offset)
+    assert (start * FILE_SIZE, records) == (report.start_offset, report.records)
+    assert (StopReason.UNWRITTEN, 0, ()) == (report.reason, report.truncated_files, report.notes)
+    assert (end, 0, 0) == (report.reput_from_offset, report.dispatched, report.refused_units)
+    assert [f"checked the log from {start * FILE_SIZE} on"] == decided(report)
+    assert f"log 0 to {end} in 4 files, {counted(records, 'record')} checked" in str(report)
+
+
+@pytest.mark.parametrize(("release", "at"), [("4.3", 0), ("4.9", 0), ("5.3", 0), ("5.3", 1), ("5.3", 2)])
+def test_damage_before_the_file_where_the_check_starts_is_not_seen(
+    closed: Closed, tmp_path: Path, release: Release, at: int
+) -> None:
+    config = closed(release)
+    spoil(tmp_path, at * FILE_SIZE + 300, b"!")
+    report = DefaultMessageStore.dry_run(tmp_path, config)
+
+    assert report.max_offset > 3 * FILE_SIZE
+    assert at * FILE_SIZE < report.start_offset
+
+
+def test_bad_bodies_are_passed_over_if_configured(closed: Closed, tmp_path: Path) -> None:
+    config = replace(closed("4.9"), check_crc_on_recover=False)
+    spoil(tmp_path, FILE_SIZE + 300, b"!")
+    report = DefaultMessageStore.dry_run(tmp_path, config)
+
+    assert (4, 7) == (report.files, report.records)
+
+
+def test_stale_records_behind_the_end_do_not_come_back(closed: Closed, tmp_path: Path) -> None:
+    config, found = closed("4.9"), []
+    spoil(tmp_path, FILE_SIZE + 1500, b"!")  # in the second of its three records
+    for _ in range(2):
+        with DefaultMessageStore.open(tmp_path, config) as store:
+            found.append((store.recovery_report.records, store.recovery_report.truncated_files))
+            store.put_message(message(b"x" * 1000, keys=["k"]))
+
+    assert [(1, 2), (5, 0)] == found  # then with the first segment, and with the record that was put
+
+
 @pytest.mark.parametrize("last_exit_ok", [True, False])
 @pytest.mark.parametrize(
     ("release", "most", "start"),
     [("5.3", 2, 0), ("5.3.4", 2, 0), ("5.4", 2, 2), ("5.4", 10, 0), ("5.4", 0, 0), ("5.5", 2, 2)],
 )
 def test_from_5_4_on_lost_queues_come_back_from_the_last_files_only(
-    closed: Callable[[Release], MessageStoreConfig],
-    tmp_path: Path,
-    release: Release,
-    most: int,
-    start: int,
-    last_exit_ok: bool,
+    closed: Closed, tmp_path: Path, release: Release, most: int, start: int, last_exit_ok: bool
 ) -> None:
     config = replace(closed(release), commit_log_recover_max_num=most)
     shutil.rmtree(tmp_path / "consumequeue")
@@ -198,7 +237,7 @@ def test_from_5_4_on_lost_queues_come_back_from_the_last_files_only(
 
 @pytest.mark.parametrize(("flushed", "start"), [(0, 0), (FILE_SIZE, 1), (4 * FILE_SIZE, 3)])
 def test_after_a_crash_5_5_starts_where_queues_are_flushed(
-    closed: Callable[[Release], MessageStoreConfig], tmp_path: Path, flushed: int, start: int
+    closed: Closed, tmp_path: Path, flushed: int, start: int
 ) -> None:
     config = closed("5.5")
     checkpoint = StoreCheckpoint(tmp_path, OsFileSystem(), "5.5").load()
@@ -210,9 +249,7 @@ def test_after_a_crash_5_5_starts_where_queues_are_flushed(
     assert start * FILE_SIZE == DefaultMessageStore.dry_run(tmp_path, config).start_offset
 
 
-def test_from_5_3_4_on_a_file_whose_first_record_is_not_sound_is_passed_over(
-    closed: Callable[[Release], MessageStoreConfig], tmp_path: Path
-) -> None:
+def test_from_5_3_4_on_a_file_whose_first_record_is_not_sound_is_passed_over(closed: Closed, tmp_path: Path) -> None:
     starts = {}
     for release in RELEASES:
         config = closed(release)
@@ -225,69 +262,29 @@ def test_from_5_3_4_on_a_file_whose_first_record_is_not_sound_is_passed_over(
 
 
 @pytest.mark.parametrize(
-    ("release", "last_exit_ok", "told", "queues"),
-    [
-        ("4.3", True, ["kept 2 queues"], 5),
-        ("4.3", False, ["deleted 2 queues"], 0),
-        ("4.9", True, ["deleted 2 queues"], 0),
-        ("5.3", True, ["deleted 2 queues"], 0),
-        ("5.3", False, ["deleted 2 queues"], 0),
-    ],
+    ("release", "told", "left"), [("4.3", "kept", 5), ("4.9", "deleted", 0), ("5.3", "deleted", 0)]
 )
-def test_without_a_segment_queues_are_deleted(
-    closed: Callable[[Release], MessageStoreConfig],
-    tmp_path: Path,
-    release: Release,
-    last_exit_ok: bool,
-    told: list[str],
-    queues: int,
+def test_after_a_clean_exit_4_3_alone_keeps_queues_without_a_segment(
+    closed: Closed, tmp_path: Path, release: Release, told: str, left: int
 ) -> None:
     config = closed(release)
     shutil.rmtree(tmp_path / "commitlog")
-    if not last_exit_ok:
-        (tmp_path / "abort").touch()
     with DefaultMessageStore.open(tmp_path, config, read_only=True) as store:
-        assert told == decided(store.recovery_report)[:1]
-        assert (0, -1, queues) == (
-            store.max_physical_offset,
-            store.min_physical_offset,
-            store.get_max_offset_in_queue("orders", 0),
-        )
+        assert [f"{told} 2 queues"] == decided(store.recovery_report)[:1]
+        assert (0, -1) == (store.max_physical_offset, store.min_physical_offset)
+        assert left == store.get_max_offset_in_queue("orders", 0)
 
 
-@pytest.mark.parametrize(
-    ("release", "last_exit_ok", "dispatched", "caught_up"),
-    [
-        ("4.3", True, 0, False),
-        ("4.3", False, 10, False),
-        ("4.9", True, 10, True),
-        ("4.9", False, 10, False),
-        ("5.3", True, 10, False),
-        ("5.3", False, 10, False),
-    ],
-)
-def test_queues_that_are_gone_are_rebuilt_by_the_rule_of_the_release(
-    closed: Callable[[Release], MessageStoreConfig],
-    tmp_path: Path,
-    release: Release,
-    last_exit_ok: bool,
-    dispatched: int,
-    caught_up: bool,
-) -> None:
-    config = closed(release)
-    for name in ("consumequeue", "index"):
-        shutil.rmtree(tmp_path / name)
-    if not last_exit_ok:
-        (tmp_path / "abort").touch()
-        (tmp_path / "checkpoint").unlink()
-    with DefaultMessageStore.open(tmp_path, config) as store:
-        report = store.recovery_report
-        assert (dispatched, caught_up) == (report.dispatched, report.caught_up > 0)
-        assert dispatched // 2 == store.get_max_offset_in_queue("orders", 1)
-        assert dispatched == len(store.index_service.query_offset("orders", "k", 64, 0, 2**63 - 1).physical_offsets)
+def test_what_4_9_dispatches_before_it_is_up_is_told(closed: Closed, tmp_path: Path) -> None:
+    config = closed("4.9")
+    shutil.rmtree(tmp_path / "consumequeue")
+    report = DefaultMessageStore.dry_run(tmp_path, config)
+
+    assert (10, report.max_offset) == (report.dispatched, report.caught_up)
+    assert f"dispatched 10 records from 0 to {report.max_offset}" in decided(report)
 
 
-def test_record_that_5_3_leaves_out_is_told(closed: Callable[[Release], MessageStoreConfig], tmp_path: Path) -> None:
+def test_record_that_5_3_leaves_out_is_told(closed: Closed, tmp_path: Path) -> None:
     config = closed("5.3")
     for queue_id, kept in ((0, 3), (1, 2)):  # records 0 to 4 are in their queues
         path = tmp_path / "consumequeue" / "orders" / str(queue_id) / f"{0:020d}"
@@ -301,9 +298,7 @@ def test_record_that_5_3_leaves_out_is_told(closed: Callable[[Release], MessageS
 
 
 @pytest.mark.parametrize("release", RELEASES)
-def test_store_that_is_read_only_is_left_as_it_is(
-    closed: Callable[[Release], MessageStoreConfig], tmp_path: Path, release: Release
-) -> None:
+def test_store_that_is_read_only_is_left_as_it_is(closed: Closed, tmp_path: Path, release: Release) -> None:
     config = closed(release)
     (tmp_path / "abort").touch()
     (tmp_path / "checkpoint").unlink()  # so that recovery starts at the first file
@@ -317,7 +312,7 @@ def test_store_that_is_read_only_is_left_as_it_is(
     assert before == {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
 
 
-def test_refusal_is_told_and_raised(closed: Callable[[Release], MessageStoreConfig], tmp_path: Path) -> None:
+def test_refusal_is_told_and_raised(closed: Closed, tmp_path: Path) -> None:
     config = closed("5.3")
     (tmp_path / "commitlog" / "notes.txt").write_bytes(bytes(FILE_SIZE))
     report = DefaultMessageStore.dry_run(tmp_path, config)
@@ -346,7 +341,7 @@ def test_reports_travel_between_processes_and_read_well() -> None:
 
 @pytest.mark.golden
 def test_keys_that_a_recovery_leaves_out_of_the_index_are_told_with_the_command_for_them(
-    golden: Callable[[str], UnpackedStore], tmp_path: Path
+    golden: Golden, tmp_path: Path
 ) -> None:
     source = golden("5.3.3/propcrc")
     root = shutil.copytree(source.root, tmp_path / "store")
@@ -368,7 +363,7 @@ def test_keys_that_a_recovery_leaves_out_of_the_index_are_told_with_the_command_
 @pytest.mark.parametrize("release", RELEASES)
 @pytest.mark.parametrize("is_refused", [True, False])
 def test_a_dry_run_ends_although_units_of_a_queue_are_swapped(
-    release: Release, is_refused: bool, golden: Callable[[str], UnpackedStore], tmp_path: Path
+    release: Release, is_refused: bool, golden: Golden, tmp_path: Path
 ) -> None:
     """Batch queues hold units in the wrong order, and simple ones are gone, or a file is in their place."""
     source = golden("5.3.3/bcq")
@@ -410,6 +405,7 @@ NAMES = (
     "index_msg_timestamp",
     "master_flushed_offset",
     "confirm_physical_offset",
+    "logics_physical_offset",
 )
 
 
@@ -417,8 +413,8 @@ def values(checkpoint: StoreCheckpoint) -> tuple[int, ...]:
     return tuple(getattr(checkpoint, name) for name in NAMES)
 
 
-def filled(root: Path, disk: FaultyFileSystem, release: str = "5.3") -> StoreCheckpoint:
-    checkpoint = StoreCheckpoint(root, disk, release)
+def filled(root: Path, disk: FaultyFileSystem) -> StoreCheckpoint:
+    checkpoint = StoreCheckpoint(root, disk, "5.5")
     for number, name in enumerate(NAMES, 1):
         setattr(checkpoint, name, number << 40)
     return checkpoint
@@ -427,46 +423,33 @@ def filled(root: Path, disk: FaultyFileSystem, release: str = "5.3") -> StoreChe
 def test_a_checkpoint_that_is_not_there_is_all_zero(tmp_path: Path, disk: FaultyFileSystem) -> None:
     checkpoint = StoreCheckpoint(tmp_path, disk).load()
 
-    assert values(checkpoint) == (0, 0, 0, 0, 0)
+    assert values(checkpoint) == (0,) * 6
     assert not (tmp_path / "checkpoint").exists()
 
 
-@pytest.mark.parametrize("release", ["4.3", "4.9"])
-def test_release_4_knows_three_fields_and_leaves_the_others(
-    tmp_path: Path, disk: FaultyFileSystem, release: str
+@pytest.mark.parametrize(("release", "known"), [("4.3", 3), ("4.9", 3), ("5.3", 5), ("5.4", 5), ("5.5", 6)])
+def test_a_release_knows_its_fields_and_leaves_the_others(
+    tmp_path: Path, disk: FaultyFileSystem, release: str, known: int
 ) -> None:
+    every = [number << 40 for number in range(1, 7)]
     filled(tmp_path, disk).flush()
-    older = StoreCheckpoint(tmp_path, disk, release).load()
-    older.physic_msg_timestamp = 77
-    older.flush()
-
-    assert values(older) == (77, 2 << 40, 3 << 40, 0, 0)
-    assert values(StoreCheckpoint(tmp_path, disk).load()) == (77, 2 << 40, 3 << 40, 4 << 40, 5 << 40)
-
-
-@pytest.mark.parametrize("release", ["4.9", "5.3", "5.4"])
-def test_only_5_5_knows_up_to_where_queues_are_flushed(tmp_path: Path, disk: FaultyFileSystem, release: str) -> None:
-    newest = filled(tmp_path, disk, "5.5")
-    newest.logics_physical_offset = 6 << 40
-    newest.flush()
-    older = StoreCheckpoint(tmp_path, disk, release).load()
-    older.physic_msg_timestamp = 77
-    older.flush()
     stored = (tmp_path / "checkpoint").read_bytes()
+    older = StoreCheckpoint(tmp_path, disk, release).load()
+    assert [*every[:known], *[0] * (6 - known)] == list(values(older))
+    older.physic_msg_timestamp = 77
+    older.flush()
 
-    assert older.logics_physical_offset == 0
-    assert stored[40:48] == struct.pack(">q", 6 << 40)
-    assert not any(stored[48:])
-    assert StoreCheckpoint(tmp_path, disk, "5.5").load().logics_physical_offset == 6 << 40
+    assert struct.pack(">6q", *every).ljust(4096, b"\0") == stored
+    assert [77, *every[1:]] == list(values(StoreCheckpoint(tmp_path, disk, "5.5").load()))
 
 
-@pytest.mark.parametrize("size", [0, 1, 7, 8, 39, 40, 100, 5000])
+@pytest.mark.parametrize("size", [0, 1, 7, 8, 39, 40, 47, 48, 100, 5000])
 def test_a_file_of_any_size_is_read_as_far_as_it_goes(tmp_path: Path, disk: FaultyFileSystem, size: int) -> None:
-    whole = struct.pack(">5q", 1, 2, 3, 4, 5).ljust(5000, b"\xff")
+    whole = struct.pack(">6q", 1, 2, 3, 4, 5, 6).ljust(5000, b"\xff")
     (tmp_path / "checkpoint").write_bytes(whole[:size])
 
-    padded = whole[:size].ljust(40, b"\0")
-    assert values(StoreCheckpoint(tmp_path, disk).load()) == struct.unpack(">5q", padded[:40])
+    padded = whole[:size].ljust(48, b"\0")
+    assert values(StoreCheckpoint(tmp_path, disk, "5.5").load()) == struct.unpack(">6q", padded[:48])
 
 
 @pytest.mark.parametrize(
@@ -508,7 +491,7 @@ def test_a_flush_that_failed_is_tried_anew(tmp_path: Path, disk: FaultyFileSyste
     checkpoint.flush()
     checkpoint.close()
 
-    assert values(StoreCheckpoint(tmp_path, disk).load()) == values(checkpoint)
+    assert values(StoreCheckpoint(tmp_path, disk, "5.5").load()) == values(checkpoint)
 
 
 @pytest.mark.golden
