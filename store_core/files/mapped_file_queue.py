@@ -264,7 +264,7 @@ class MappedFileQueue:
         """End the queue at `offset` (RocketMQ: ``MappedFileQueue.truncateDirtyFiles``).
 
         Steps: 1. delete the files after it, the last first, so that a crash leaves no hole; 2. set the positions of the
-        file that holds it. `flushed_where` and `committed_where` are left to the caller, as in Java.
+        file that holds it, and `flushed_where` and `committed_where`: RocketMQ never flushes what it puts below them.
 
         * `clear_tail`: Zero what follows in the file of step 2; see `MappedFile.set_position`.
         """
@@ -273,6 +273,8 @@ class MappedFileQueue:
         for file in self._files:
             if file.end_offset > offset:
                 file.set_position(offset % self.file_size, clear_tail=clear_tail)
+        self.flushed_where = min(self.flushed_where, offset)
+        self.committed_where = min(self.committed_where, offset)
 
     def delete_last_mapped_file(self) -> None:
         """Delete the newest file, if any."""

@@ -204,7 +204,6 @@ class BatchConsumeQueue(QueueFiles):
         found = queue_search.truncate(queue, BATCH_UNIT_DTYPE, physical_offset, features)
         if found.max_physical_offset is not None:
             self.max_physical_offset = found.max_physical_offset
-        queue.flushed_where = min(queue.flushed_where, queue.max_offset)
         self._find_min()
         self._find_max()
         return found.notes

@@ -134,6 +134,7 @@ def truncate(queue: MappedFileQueue, kind: np.dtype[np.void], physical_offset: i
             break
         queue.delete_last_mapped_file()
         notes.append(f"{file.path}: dropped, all its units point at or after {physical_offset}, where the log ends")
+    queue.flushed_where = min(queue.flushed_where, queue.max_offset)
     return found._replace(notes=tuple(notes))
 
 

@@ -310,10 +310,7 @@ class StoreRecovery:
     def truncate(self, offset: int) -> None:
         """Truncate queues and log at an offset while the store is open, and find the queues' next indexes again."""
         self._queues.truncate_dirty(offset)
-        queue = self._log.mapped_file_queue
-        queue.flushed_where = min(queue.flushed_where, offset)
-        queue.committed_where = min(queue.committed_where, offset)
-        queue.truncate_dirty_files(offset, clear_tail=True)
+        self._log.mapped_file_queue.truncate_dirty_files(offset, clear_tail=True)
         self._checkpoint.confirm_physical_offset = min(self._checkpoint.confirm_physical_offset, offset)
         self._checkpoint.logics_physical_offset = min(self._checkpoint.logics_physical_offset, offset)
         self._queues.clear_tails()

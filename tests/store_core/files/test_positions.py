@@ -243,7 +243,7 @@ class MappedFileQueueMachine(RuleBasedStateMachine):
     def truncate(self, share: float) -> None:
         offset = self.start + int(share * len(self.model))
         self.queue.truncate_dirty_files(offset)
-        self.queue.flushed_where = self.queue.committed_where = self.flushed = offset
+        self.flushed = min(self.flushed, offset)
         self.model = self.model[: offset - self.start]
 
     @rule()

@@ -202,6 +202,26 @@ def reopened(maker: QueueMaker) -> tuple[ConsumeQueue, MappedFileQueue, tuple[st
     return queue, ext.mapped_file_queue, notes
 
 
+def test_what_is_put_where_a_queue_was_cut_over_a_border_is_flushed(maker: QueueMaker) -> None:
+    queue = maker.new(ext=extension(maker))
+    for unit in records(13):
+        queue.put_message_position_info_wrapper(request(unit))
+    queue.close()
+    (maker.directory / f"{FILE_SIZE:020d}").write_bytes(bytes(FILE_SIZE))
+    queue, extended, _ = reopened(maker)
+    for index in (10, 5):
+        (unit,) = records(1, index)
+        if index == 5:
+            queue.truncate_dirty_logic_files(unit.physical_offset)
+        queue.put_message_position_info_wrapper(request(unit))
+        for _ in range(4):
+            queue.flush(0)
+        files = (*queue.mapped_file_queue.mapped_files, *extended.mapped_files)
+
+        assert index + 1 == queue.max_offset_in_queue
+        assert all(file.flushed_position == file.wrote_position for file in files)
+
+
 def test_the_extension_is_opened_cut_flushed_closed_and_deleted_with_its_queue(maker: QueueMaker) -> None:
     before, queue = descriptors(), maker.new(ext=extension(maker))
     for unit in records(12):
