@@ -394,15 +394,6 @@ def test_what_was_being_deleted_is_a_leftover_even_if_its_job_may_run(tmp_path: 
     assert [] == list(sink.staging.iterdir())
 
 
-def test_overwriting_replaces_the_whole_store(tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    make_store(root, [b"old %d" % number for number in range(50)])
-    commit(root, [b"new"], overwrite=True)
-
-    assert ([b"new"], 1) == (bodies_of(root), check_queues(root))
-    assert [root] == list(tmp_path.iterdir())
-
-
 def test_a_replacement_that_fails_leaves_the_old_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     root = tmp_path / "store"
     make_store(root, [b"old"])

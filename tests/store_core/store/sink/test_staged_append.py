@@ -275,14 +275,6 @@ def test_a_record_that_no_segment_has_room_for_is_refused_and_nothing_is_appende
     assert 1 == check_queues(root)
 
 
-def test_nothing_staged_leaves_a_store_as_it_is(tmp_path: Path) -> None:
-    root = tmp_path / "store"
-    make_store(root, [b"old"])
-    appended = append(root, [stage(tmp_path / "a")], FaultyFileSystem())
-
-    assert (0, [b"old"]) == (appended.records, bodies_of(root))
-
-
 def test_staged_records_that_were_changed_are_refused_and_nothing_is_appended(tmp_path: Path) -> None:
     case, root = CASES["tail"], tmp_path / "store"
     make_store(root, case.before)
@@ -324,23 +316,6 @@ def test_a_call_that_fails_leaves_all_or_nothing_and_the_store_usable(
         assert stored in (0, len(case.added))
         assert appended in (0, stored)  # it may fail after the commit, but never claim what isn't there
         assert (case.before + case.added)[: len(case.before) + stored] == bodies_of(root)
-
-
-def test_a_full_disk_leaves_nothing_and_the_store_usable(tmp_path: Path) -> None:
-    case = CASES["several segments"]
-    make_store(tmp_path / "base", case.before)
-    staged = staged_case(case, tmp_path)
-    for blocks in (0, 1, 2, 5, 9):
-        root, disk = tmp_path / f"store-{blocks}", FaultyFileSystem()
-        shutil.copytree(tmp_path / "base", root)
-        with DefaultMessageStore.open(root, CONFIG, file_system=disk) as store:
-            disk.free_blocks = blocks
-            with pytest.raises(OSError, match="No space left"):
-                append_staged(store, staged, root / "work", disk)
-            disk.heal()
-
-        assert case.before == bodies_of(root)
-        assert len(case.before) == check_queues(root)
 
 
 def test_when_not_even_the_undoing_succeeds_recovery_starts_before_the_new_segments(tmp_path: Path) -> None:
