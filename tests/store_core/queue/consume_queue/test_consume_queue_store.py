@@ -212,7 +212,7 @@ def _outcome(maker: _Maker, queues: ConsumeQueueStore) -> dict[str, Any]:
         "offsets": queues.queue_offsets(),
         "min": {(queue.topic, queue.queue_id): queue.min_logic_offset for queue in queues.queues()},
         "flushed": [queue.mapped_file_queue.flushed_where for queue in queues.queues()],
-        "refused": queues.refused,
+        "refused": sorted(queues.refused),  # batches refuse queue by queue
         "refused_count": queues.refused_count,
         "last_put": (maker.put_times[-1:], maker.put_offsets[-1:]),
     }
