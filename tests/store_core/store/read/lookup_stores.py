@@ -116,7 +116,8 @@ def lie_in_queues(root: Path, random: Random) -> None:
     offset, size, code = UNIT.unpack_from(data, at)
     kind = random.randrange(11)
     if kind == 0:
-        UNIT.pack_into(data, at, min(offset + random.choice([-100, -1, 1, size]), 2**63 - 1), size, code)
+        moved = offset + random.choice([-100, -1, 1, size])
+        UNIT.pack_into(data, at, max(-(2**63), min(moved, 2**63 - 1)), size, code)
     elif kind == 1:
         UNIT.pack_into(data, at, offset, max(-1, size + random.choice([-size, -1, 1, 2**20])), code)
     elif kind == 2:
